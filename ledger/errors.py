@@ -1,0 +1,84 @@
+"""Every error that Tallystick raises for misuse, flat, one sentence each.
+
+To add one: subclass TallyError, say in one line when it is raised, and raise it with the value seen and the values allowed.
+"""
+
+
+class TallyError(Exception):
+    """Base of all errors that Tallystick raises on purpose."""
+
+
+class SettingsError(TallyError):
+    """A deployment setting is missing, malformed or contradicts another."""
+
+
+class EmbeddedPostgresError(TallyError):
+    """The embedded PostgreSQL could not be made, started, reached or stopped."""
+
+
+class DownloadFailed(TallyError):
+    """A wheel that is used as data could not be fetched or does not match its own record."""
+
+
+class EngineFailed(TallyError):
+    """A local inference server could not be started, reached, refreshed or stopped."""
+
+
+class CanonicalError(TallyError):
+    """A value has no canonical form: NaN, infinity, an integer beyond 2^53, a lone surrogate, a duplicate key or a NUL."""
+
+
+class InvalidEvent(TallyError):
+    """An event's body or envelope does not fit its schema or its limits."""
+
+
+class IdempotencyConflict(TallyError):
+    """An idempotency key is taken by an event with other content."""
+
+
+class VersionConflict(TallyError):
+    """A stream is not at the version that the writer expected."""
+
+
+class BlobError(TallyError):
+    """A blob is missing, too large, or its bytes do not match its commitment."""
+
+
+class UnknownId(TallyError):
+    """An id names nothing in this ledger."""
+
+
+class UnknownEventKind(TallyError):
+    """A stored event has a kind or a schema version that this release cannot read."""
+
+
+class SchemaMismatch(TallyError):
+    """The database is behind or ahead of the migrations of this release."""
+
+
+class WaitTimeout(TallyError):
+    """A wait ended before its condition held; it says nothing about what was written."""
+
+
+class LedgerUnavailable(TallyError):
+    """The database cannot be reached or refuses to write."""
+
+
+class MethodError(TallyError):
+    """A method's name or parameters do not fit its family."""
+
+
+class BundleError(TallyError):
+    """A task bundle lacks a part or a part has the wrong form."""
+
+
+class RolloutClosed(TallyError):
+    """A rollout has ended, so nothing more may be captured under its id."""
+
+
+class WorldFailed(TallyError):
+    """A world broke (crash, time-out, protocol fault); the policy did nothing wrong by it."""
+
+
+class VerifierFailed(TallyError):
+    """A verifier broke, so it gave no verdict."""
