@@ -1,1 +1,57 @@
-""""""
+"""All events: past participles, one file a noun; the class name is the kind, and a kind's schema never changes."""
+
+from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated
+from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
+from ledger.events.review import FindingRaised, ReviewDecided
+from ledger.events.rollout import (
+    EngineRefreshed,
+    FaultInjected,
+    HistoryRewritten,
+    Participant,
+    RolloutEnded,
+    RolloutStarted,
+    StateSnapshotted,
+    ToolCalled,
+)
+from ledger.events.task import BundleSealed, GroupDispatched, HarnessRegistered, SplitRead, VerifierRegistered, WorldRegistered
+from ledger.events.training import ModelVersionPublished, RunConfigured
+from ledger.events.verdict import ConditionResult, RewardDerived, VerdictGiven
+
+EVENT_CLASSES: tuple[type[EventBody], ...] = (
+    LedgerCreated, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
+    RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
+    ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished, ReviewDecided, FindingRaised,
+)  # fmt: skip
+
+__all__ = [
+    "EVENT_CLASSES",
+    "BlobRef",
+    "BundleSealed",
+    "ConditionResult",
+    "Edge",
+    "EngineRefreshed",
+    "EventBody",
+    "FaultInjected",
+    "FindingRaised",
+    "GroupDispatched",
+    "HarnessRegistered",
+    "HistoryRewritten",
+    "LedgerCreated",
+    "ModelCallDispatched",
+    "ModelCalled",
+    "ModelVersionPublished",
+    "Participant",
+    "ReviewDecided",
+    "RewardDerived",
+    "RolloutEnded",
+    "RolloutStarted",
+    "RunConfigured",
+    "SplitRead",
+    "StateSnapshotted",
+    "TokenArray",
+    "ToolCalled",
+    "VerdictGiven",
+    "VerifierRegistered",
+    "VersionSpan",
+    "WorldRegistered",
+]

@@ -1,0 +1,105 @@
+"""What all event bodies share: strict fields, the stream and key they belong to, the edges and blobs they name."""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$")]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+ShortText = Annotated[str, Field(max_length=500)]
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not finite; allowed: finite numbers, or null with a reason")
+    return value
+
+
+Finite = Annotated[float, AfterValidator(_finite)]
+
+
+class Edge(NamedTuple):
+    """`child` came from `parent`; both are stream names `<noun>-<id>`, or `call-<id>` for a model call."""
+
+    child: str
+    parent: str
+    relation: str
+
+
+class Fields(BaseModel):
+    """Base of everything inside a body: strict, frozen, no unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class BlobRef(Fields):
+    """A reference to bytes kept outside the body.
+
+    Attributes:
+        blob_id: hex SHA-256 over the subject's salt and the bytes.
+        size: number of bytes.
+        media: MIME type, or int32 / float32 for little-endian arrays.
+    """
+
+    blob_id: Digest
+    size: int = Field(ge=0)
+    media: str = Field(max_length=100)
+
+
+class EventBody(Fields):
+    """Base of all event bodies; the class name is the event's kind."""
+
+    schema_version: ClassVar[int] = 1
+
+    @property
+    def kind(self) -> str:
+        """The event's kind: the class name."""
+        return type(self).__name__
+
+    def stream(self) -> str:
+        """The stream that the event is appended to."""
+        raise LookupError(f"{self.kind} does not name its stream")
+
+    def key(self) -> str:
+        """The idempotency key within the stream."""
+        raise LookupError(f"{self.kind} does not name its key")
+
+    def edges(self) -> list[Edge]:
+        """Lineage that the event states."""
+        return []
+
+    def blobs(self) -> list[BlobRef]:
+        """All blobs that the body refers to, in field order."""
+        return list(_blobs_in(self))
+
+
+def _blobs_in(value: Any) -> Iterator[BlobRef]:
+    if isinstance(value, BlobRef):
+        yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _blobs_in(getattr(value, name))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _blobs_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _blobs_in(item)
+
+
+class LedgerCreated(EventBody):
+    """The first event of a ledger; its id is in every later key."""
+
+    ledger_id: Identifier
+    software: Name
+
+    def stream(self) -> str:
+        """`ledger-<id>`."""
+        return f"ledger-{self.ledger_id}"
+
+    def key(self) -> str:
+        """One a ledger."""
+        return "created"

@@ -1,0 +1,140 @@
+"""Tasks: worlds, verifiers and harnesses as registered, bundles as sealed, groups as dispatched."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ledger.events.base import BlobRef, Digest, Edge, EventBody, Identifier, Name, ShortText
+
+
+class WorldRegistered(EventBody):
+    """A world version."""
+
+    world_id: Digest
+    name: Name
+    source: BlobRef
+    fidelity: Name
+    limits: dict[str, int] = Field(default_factory=dict)
+
+    def stream(self) -> str:
+        """`world-<digest>`."""
+        return f"world-{self.world_id}"
+
+    def key(self) -> str:
+        """One a version."""
+        return "registered"
+
+
+class VerifierRegistered(EventBody):
+    """A verifier version: its method, its source, its conditions."""
+
+    verifier_id: Digest
+    name: Name
+    verifier_kind: Literal["program", "state_diff", "judge", "human"]
+    source: BlobRef
+    method: BlobRef
+    planted: bool = False
+
+    def stream(self) -> str:
+        """`verifier-<digest>`."""
+        return f"verifier-{self.verifier_id}"
+
+    def key(self) -> str:
+        """One a version."""
+        return "registered"
+
+
+class HarnessRegistered(EventBody):
+    """A harness version with its declared limits and context policy."""
+
+    harness_id: Digest
+    name: Name
+    source: BlobRef
+    limits: dict[str, int | float]
+    context_policy: Name
+
+    def stream(self) -> str:
+        """`harness-<digest>`."""
+        return f"harness-{self.harness_id}"
+
+    def key(self) -> str:
+        """One a version."""
+        return "registered"
+
+
+class BundleSealed(EventBody):
+    """A task bundle z = (q, e, s0, v, H); the reference is a blob of its own that no policy is shown."""
+
+    bundle_id: Digest
+    name: Name
+    world: Name
+    parts: dict[str, Digest]
+    world_id: Digest
+    verifier_id: Digest
+    harness_id: Digest
+    split: Literal["train", "validation", "test"]
+    draft: BlobRef
+    reference: BlobRef | None
+    provenance: BlobRef
+    proposer: Name
+
+    def stream(self) -> str:
+        """`bundle-<digest>`."""
+        return f"bundle-{self.bundle_id}"
+
+    def key(self) -> str:
+        """One a bundle."""
+        return "sealed"
+
+    def edges(self) -> list[Edge]:
+        """Bundle to its world, verifier and harness."""
+        me = self.stream()
+        return [
+            Edge(me, f"world-{self.world_id}", "acts_in"),
+            Edge(me, f"verifier-{self.verifier_id}", "judged_by"),
+            Edge(me, f"harness-{self.harness_id}", "driven_by"),
+        ]
+
+
+class SplitRead(EventBody):
+    """Somebody read bundles of a split, for selection or for a report."""
+
+    split: Literal["train", "validation", "test"]
+    purpose: Literal["selection", "report"]
+    reader: Identifier
+    run_id: Identifier
+    bundles: int = Field(ge=0)
+
+    def stream(self) -> str:
+        """`run-<id>`."""
+        return f"run-{self.run_id}"
+
+    def key(self) -> str:
+        """One a split, purpose and reader in a run."""
+        return f"split-read:{self.split}:{self.purpose}:{self.reader}"
+
+
+class GroupDispatched(EventBody):
+    """G rollouts of one policy at one bundle are expected from here on."""
+
+    group_id: Identifier
+    bundle_id: Digest
+    size: int = Field(ge=1)
+    experiment_id: Identifier
+    run_id: Identifier
+    round: int = Field(ge=0)
+    policy: Name
+    rollout_kind: Name
+    note: ShortText = ""
+
+    def stream(self) -> str:
+        """`group-<id>`."""
+        return f"group-{self.group_id}"
+
+    def key(self) -> str:
+        """One a group."""
+        return "dispatched"
+
+    def edges(self) -> list[Edge]:
+        """Group to its bundle and its run."""
+        return [Edge(self.stream(), f"bundle-{self.bundle_id}", "attempts"), Edge(self.stream(), f"run-{self.run_id}", "part_of")]

@@ -1,0 +1,47 @@
+"""All deployment settings, read from `TALLY_*` environment variables; nothing else configures a deployment."""
+
+from pathlib import Path
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from ledger.errors import SettingsError
+
+
+class Settings(BaseSettings):
+    """Where this deployment keeps its things.
+
+    Attributes:
+        data_dir: folder of the embedded database, models, unpacked wheels and logs.
+        database_url: any PostgreSQL 15 or newer; None starts the embedded one.
+        dagster_database_url: Dagster's own database; None uses database `dagster` on the embedded server.
+        project: namespace of streams and keys within a ledger.
+        actor: pseudonym that this process writes as.
+        gateway_port, ui_port, dagster_port: loopback ports of the three services.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True)
+
+    data_dir: Path = Path(".tally")
+    database_url: str | None = None
+    dagster_database_url: str | None = None
+    project: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    actor: str = Field(default="operator", pattern=r"^[a-z0-9][a-z0-9_.:-]{0,62}$")
+    gateway_port: int = Field(default=8700, ge=0, le=65535)
+    ui_port: int = Field(default=8501, ge=1, le=65535)
+    dagster_port: int = Field(default=3000, ge=1, le=65535)
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().resolve()
+
+    @field_validator("database_url", "dagster_database_url")
+    @classmethod
+    def _postgres(cls, value: str | None) -> str | None:
+        if value is None or value == "":
+            return None
+        scheme, _, rest = value.partition("://")
+        if scheme.split("+")[0] not in ("postgresql", "postgres") or not rest:
+            raise SettingsError(f"database URL starts with {scheme!r}; allowed: postgresql://user:password@host:port/database")
+        return f"postgresql://{rest}"

@@ -1,0 +1,275 @@
+"""Tables of the first ledger."""
+
+from typing import Any
+
+import sqlalchemy as sa
+import sqlmodel
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision: str = "0001"
+down_revision: str | None = None
+branch_labels: Any = None
+depends_on: Any = None
+
+
+def upgrade() -> None:
+    """Apply this revision."""
+    op.create_table(
+        "actor",
+        sa.Column("actor_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("name", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("noted_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("actor_id"),
+    )
+    op.create_table(
+        "blob",
+        sa.Column("blob_id", sa.LargeBinary(), nullable=False),
+        sa.Column("subject_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("blob_id"),
+    )
+    op.create_table(
+        "blob_chunk",
+        sa.Column("blob_id", sa.LargeBinary(), nullable=False),
+        sa.Column("chunk", sa.Integer(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("blob_id", "chunk"),
+    )
+    op.create_table(
+        "blob_use",
+        sa.Column("blob_id", sa.LargeBinary(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.PrimaryKeyConstraint("blob_id", "event_id"),
+    )
+    op.create_index("blob_use_event", "blob_use", ["event_id"], unique=False)
+    op.create_table(
+        "bundle_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("bundle_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("name", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("world", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("split", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("proposer", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("verifier_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("harness_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "bundle_id"),
+    )
+    op.create_table(
+        "call_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("call_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rollout_id", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("index", sa.Integer(), nullable=False),
+        sa.Column("participant", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("role", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("model", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("request_digest", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("retry_of", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("status", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("error_source", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("finish_reason", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("prompt_tokens", sa.Integer(), nullable=True),
+        sa.Column("sampled_tokens", sa.Integer(), nullable=True),
+        sa.Column("logprobs_mode", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("dispatched_position", sa.BigInteger(), nullable=False),
+        sa.Column("called_position", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("project", "call_id"),
+    )
+    op.create_index("call_view_rollout", "call_view", ["project", "rollout_id", "index"], unique=False)
+    op.create_table(
+        "edge",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("child", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("parent", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("relation", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "child", "parent", "relation"),
+    )
+    op.create_index("edge_parent", "edge", ["project", "parent", "relation"], unique=False)
+    op.create_table(
+        "event",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=True, cache=1), nullable=False),
+        sa.Column("ledger_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("stream", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("kind", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("schema_version", sa.Integer(), nullable=False),
+        sa.Column("canonicaliser", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("occurred_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("correlation_id", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("causation_id", sa.Uuid(), nullable=True),
+        sa.Column("key", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("body_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("leaf", sa.LargeBinary(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("event_id", name="event_event_id"),
+        sa.UniqueConstraint("ledger_id", "project", "stream", "version", name="event_stream_version"),
+    )
+    op.create_table(
+        "event_key",
+        sa.Column("ledger_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("stream", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("key", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("kind", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("schema_version", sa.Integer(), nullable=False),
+        sa.Column("body_hash", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id", "project", "stream", "key"),
+    )
+    op.create_table(
+        "event_order",
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+        sa.UniqueConstraint("id"),
+    )
+    op.create_table(
+        "group_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("group_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("bundle_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("experiment_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("run_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("round", sa.Integer(), nullable=False),
+        sa.Column("policy", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rollout_kind", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "group_id"),
+    )
+    op.create_table(
+        "ledger",
+        sa.Column("ledger_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id"),
+    )
+    op.create_table(
+        "order_step",
+        sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("high", sa.BigInteger(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("ordered", sa.Integer(), nullable=False),
+        sa.Column("holes", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("hole_bounds", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("dead", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("step"),
+    )
+    op.create_table(
+        "projection_cursor",
+        sa.Column("name", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("source_digest", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
+        "reward_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("reward_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rollout_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rule", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("value", sa.Float(), nullable=True),
+        sa.Column("reason", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("verdict_ids", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "reward_id"),
+    )
+    op.create_index("reward_view_rollout", "reward_view", ["project", "rollout_id"], unique=False)
+    op.create_table(
+        "rollout_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rollout_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("group_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("bundle_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("rollout_kind", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("policy", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("model_version", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("started_position", sa.BigInteger(), nullable=False),
+        sa.Column("ended_position", sa.BigInteger(), nullable=True),
+        sa.Column("ended_by", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("boundary", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("reason", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
+        sa.Column("model_calls", sa.Integer(), nullable=False),
+        sa.Column("tool_calls", sa.Integer(), nullable=False),
+        sa.Column("sampled_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("verdict_id", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("verdict_rank", sa.Integer(), nullable=True),
+        sa.Column("verdict_position", sa.BigInteger(), nullable=True),
+        sa.Column("verdict_status", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("passed", sa.Boolean(), nullable=True),
+        sa.Column("outcome", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "rollout_id"),
+    )
+    op.create_index("rollout_view_group", "rollout_view", ["project", "group_id", "slot"], unique=False)
+    op.create_table(
+        "stream_head",
+        sa.Column("ledger_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("stream", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id", "project", "stream"),
+    )
+    op.create_table(
+        "subject",
+        sa.Column("subject_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("subject_id"),
+    )
+    op.create_table(
+        "verdict_view",
+        sa.Column("project", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("verdict_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("rollout_id", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("verifier_id", sqlmodel.sql.sqltypes.AutoString(), nullable=True),
+        sa.Column("verifier_kind", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("role", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("status", sqlmodel.sql.sqltypes.AutoString(), nullable=False),
+        sa.Column("passed", sa.Boolean(), nullable=True),
+        sa.Column("conditions", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("side_effect_count", sa.Integer(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("project", "verdict_id"),
+    )
+    op.create_index("verdict_view_rollout", "verdict_view", ["project", "rollout_id"], unique=False)
+
+
+def downgrade() -> None:
+    """Undo this revision."""
+    op.drop_index("verdict_view_rollout", table_name="verdict_view")
+    op.drop_table("verdict_view")
+    op.drop_table("subject")
+    op.drop_table("stream_head")
+    op.drop_index("rollout_view_group", table_name="rollout_view")
+    op.drop_table("rollout_view")
+    op.drop_index("reward_view_rollout", table_name="reward_view")
+    op.drop_table("reward_view")
+    op.drop_table("projection_cursor")
+    op.drop_table("order_step")
+    op.drop_table("ledger")
+    op.drop_table("group_view")
+    op.drop_table("event_order")
+    op.drop_table("event_key")
+    op.drop_table("event")
+    op.drop_index("edge_parent", table_name="edge")
+    op.drop_table("edge")
+    op.drop_index("call_view_rollout", table_name="call_view")
+    op.drop_table("call_view")
+    op.drop_table("bundle_view")
+    op.drop_index("blob_use_event", table_name="blob_use")
+    op.drop_table("blob_use")
+    op.drop_table("blob_chunk")
+    op.drop_table("blob")
+    op.drop_table("actor")
