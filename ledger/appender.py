@@ -1,0 +1,83 @@
+"""Group commit for asynchronous writers: whoever waits while a commit runs shares the next one. Writes the database from one thread."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ledger.errors import TallyError
+from ledger.ledger import LedgerHandle
+from ledger.store import New, Receipt
+
+MAX_EVENTS = 500
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    events: Sequence[New]
+    done: "asyncio.Future[Receipt]"
+
+
+class Appender:
+    """Appends for one event loop; every call is durable when it returns, and fails on its own when its own events are bad."""
+
+    def __init__(self, ledger: LedgerHandle) -> None:
+        self.ledger = ledger
+        self.commits = 0
+        self.retried_alone = 0
+        self._waiting: list[_Waiting] = []
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tally-append")
+        self._running: asyncio.Task[None] | None = None
+
+    async def append(self, events: Sequence[New]) -> Receipt:
+        """Receipt for `events`, all of them durable or none.
+
+        Raises:
+            TallyError: as `ledger.store.append`; other callers of the same commit are not affected.
+        """
+        waiting = _Waiting(events, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await asyncio.shield(waiting.done)
+
+    async def close(self) -> None:
+        """Wait for what is under way, then end the thread."""
+        if self._running is not None:
+            await self._running
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        while self._waiting:
+            group: list[_Waiting] = []
+            while self._waiting and (not group or sum(len(w.events) for w in group) + len(self._waiting[0].events) <= MAX_EVENTS):
+                group.append(self._waiting.pop(0))
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, group)
+            for waiting, result in zip(group, results, strict=True):
+                if waiting.done.cancelled():
+                    continue
+                if isinstance(result, Receipt):
+                    waiting.done.set_result(result)
+                else:
+                    waiting.done.set_exception(result)
+
+    def _commit(self, group: Sequence[_Waiting]) -> list[Receipt | TallyError]:
+        self.commits += 1
+        try:
+            together = self.ledger.append([event for waiting in group for event in waiting.events]).events
+        except TallyError as error:
+            if len(group) == 1:
+                return [error]
+            self.retried_alone += len(group)
+            return [self._alone(waiting) for waiting in group]
+        receipts: list[Receipt | TallyError] = []
+        for waiting in group:
+            receipts.append(Receipt(together[: len(waiting.events)]))
+            together = together[len(waiting.events) :]
+        return receipts
+
+    def _alone(self, waiting: _Waiting) -> Receipt | TallyError:
+        try:
+            return self.ledger.append(waiting.events)
+        except TallyError as error:
+            return error

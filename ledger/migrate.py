@@ -1,0 +1,83 @@
+"""Migrations: bring a database to this release's schema, and refuse one that is behind or ahead. Writes the database."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlmodel import SQLModel
+
+import ledger.tables  # noqa: F401
+from ledger.errors import SchemaMismatch
+
+LOCATION = Path(__file__).resolve().parent.parent / "migrations"
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(LOCATION).replace("%", "%%"))
+    return config
+
+
+def head_revision() -> str:
+    """The revision that this release needs."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    if head is None:
+        raise SchemaMismatch(f"no migrations in {LOCATION}")
+    return head
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Bring the database to `revision`; at most one process does it, the others wait.
+
+    Raises:
+        SchemaMismatch: the database is at a revision that this release does not know.
+    """
+    with _engine(url).connect() as connection:
+        connection.execute(sa.text("SELECT pg_advisory_lock(74616, 3)"))
+        connection.commit()
+        current = MigrationContext.configure(connection).get_current_revision()
+        connection.commit()
+        known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+        if current is not None and current not in known:
+            raise SchemaMismatch(_ahead(current))
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.commit()
+
+
+def differences(url: str) -> list[Any]:
+    """What autogenerate would change to make the database fit the tables; empty when they agree."""
+    with _engine(url).connect() as connection:
+        return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), SQLModel.metadata))
+
+
+def check_schema(conn: "psycopg.Connection[Any]") -> None:
+    """Return when the database is at this release's revision.
+
+    Raises:
+        SchemaMismatch: it is behind, ahead or empty, and what to do about it.
+    """
+    exists = conn.execute("SELECT to_regclass('alembic_version')").fetchone()
+    row = None if exists is None or exists[0] is None else conn.execute("SELECT version_num FROM alembic_version").fetchone()
+    current, head = (None if row is None else str(row[0])), head_revision()
+    if current == head:
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if current is None or current in known:
+        raise SchemaMismatch(f"the database is at revision {current or 'none'}; this release needs {head}: run `tally migrate`")
+    raise SchemaMismatch(_ahead(current))
+
+
+def _ahead(current: str) -> str:
+    return f"the database is at revision {current}, ahead of this release, which knows up to {head_revision()}: install a newer Tallystick"
+
+
+def _engine(url: str) -> sa.Engine:
+    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=sa.pool.NullPool)
