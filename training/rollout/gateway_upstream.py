@@ -1,0 +1,54 @@
+"""Upstreams: the OpenAI-compatible servers that a gateway asks, and what is known about each."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from ledger.errors import SettingsError
+
+UpstreamKind = Literal["vllm", "openai", "scripted"]
+Scalar = int | float | str | bool | None
+KINDS: tuple[str, ...] = get_args(UpstreamKind)
+
+TOKENS_MISSING = {"openai": "the provider returns no token ids", "scripted": "scripted policy"}
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """One server that samples, or plays a script.
+
+    Attributes:
+        base_url: address up to and including `/v1`.
+        model_version: ledger id of the model version whose weights sample there.
+        kind: vllm returns token ids and logprobs; openai and scripted do not.
+        api_key: sent as a bearer token, never written anywhere.
+        logprobs_mode: what a vllm server runs with, such as `processed_logprobs`; the others have none.
+        timeout_s: seconds from the first attempt to connect until the last byte.
+        sampling_defaults: what the server uses where a request is silent.
+    """
+
+    base_url: str
+    model_version: str
+    kind: UpstreamKind = "vllm"
+    api_key: str | None = field(default=None, repr=False)
+    logprobs_mode: str | None = None
+    timeout_s: float = 600.0
+    sampling_defaults: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise SettingsError(f"upstream kind {self.kind!r}; allowed: {', '.join(KINDS)}")
+        if not self.base_url.startswith(("http://", "https://")) or self.base_url.endswith("/") or len(self.base_url) > 300:
+            raise SettingsError(f"upstream address {self.base_url[:100]!r}; allowed: http(s)://host:port/v1, without a slash at its end")
+        if not self.model_version:
+            raise SettingsError("upstream without a model version; every sampled token must name the weights that sampled it")
+        if self.kind == "vllm" and not self.logprobs_mode:
+            raise SettingsError("upstream of kind 'vllm' without logprobs_mode; name the --logprobs-mode that the server runs with")
+        if not 0.0 < self.timeout_s < math.inf:
+            raise SettingsError(f"upstream timeout_s {self.timeout_s}; allowed: a positive number of seconds")
+
+    @property
+    def error_source(self) -> Literal["engine", "provider"]:
+        """Whose fault an error of this server is: the engine that runs beside the gateway, or a provider."""
+        return "engine" if self.kind == "vllm" else "provider"

@@ -1,0 +1,137 @@
+"""Judges rollouts from the ledger alone, so the same rollout can be judged again by another verifier. Writes the ledger."""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ledger.blobs import read_many
+from ledger.canonical import parse
+from ledger.errors import UnknownId, VerifierFailed, WorldFailed
+from ledger.events import BlobRef, ConditionResult, RolloutEnded, StateSnapshotted, ToolCalled, VerdictGiven
+from ledger.ids import derived_id
+from ledger.ledger import LedgerHandle
+from ledger.methods import Bound
+from ledger.store import New
+from training.bundles import VerifierKind, load
+from training.verifiers import Judge, JudgeTask, TraceStep, Verdict
+from training.worlds import Observation, ToolCall, World
+
+JUDGED_ENDS = ("finished", "token_limit", "turn_limit", "context_full", "wall_clock")
+_BATCH = 50
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the ledger holds of one rollout for a verifier: both state views, the tool calls, how it ended."""
+
+    s0: Any
+    s_end: Any
+    state_end: str
+    trace: tuple[TraceStep, ...]
+    ended_by: str
+
+
+@dataclass(frozen=True)
+class Judging:
+    """One verifier at work.
+
+    Attributes:
+        verifier: the bound method.
+        kind: program, state_diff, judge or human.
+        role: `bundle` for the verifier that the bundle names, else `second_opinion`.
+    """
+
+    verifier: Bound[Judge]
+    kind: VerifierKind
+    role: Literal["bundle", "second_opinion"]
+
+    def verdict_id(self, rollout_id: str) -> str:
+        """The id of this verifier version's verdict on a rollout."""
+        return derived_id("verdict", rollout_id, self.verifier.ref.method_id, self.role)
+
+
+def evidence(ledger: LedgerHandle, rollout_id: str) -> Evidence | None:
+    """What a verifier needs, or None for a rollout that never had a state.
+
+    Raises:
+        UnknownId: no such rollout, or it has not ended.
+    """
+    bodies = [event.body for event in ledger.read_stream(f"rollout-{rollout_id}")]
+    ended = next((body for body in bodies if isinstance(body, RolloutEnded)), None)
+    if ended is None:
+        raise UnknownId(f"rollout {rollout_id!r} is unknown or has not ended, so there is nothing to judge")
+    states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
+    if len(states) < 2:
+        return None
+    calls = sorted((body for body in bodies if isinstance(body, ToolCalled)), key=lambda body: body.index)
+    wanted = [states[0].view.blob_id, states[-1].view.blob_id]
+    for call in calls:
+        wanted += [call.name.blob_id, call.result.blob_id] + ([] if call.arguments_parsed is None else [call.arguments_parsed.blob_id])
+    with ledger.connection() as conn:
+        blobs = read_many(conn, wanted)
+    trace = tuple(_step(call, blobs) for call in calls)
+    s0, s_end = parse(blobs[states[0].view.blob_id]), parse(blobs[states[-1].view.blob_id])
+    return Evidence(s0, s_end, states[-1].state, trace, ended.ended_by)
+
+
+def judge(
+    ledger: LedgerHandle,
+    rollouts: Sequence[tuple[str, str]],
+    judging: Judging,
+    world: World[Any],
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """How many verdicts were new. Rollouts that ended by a fault are not judged: they say nothing about the policy.
+
+    Args:
+        rollouts: (rollout_id, bundle_id) pairs, all of them in `world`.
+        progress: called with the number of rollouts done since the last call.
+    """
+    created = 0
+    for start in range(0, len(rollouts), _BATCH):
+        page = rollouts[start : start + _BATCH]
+        events = [event for rollout_id, bundle_id in page if (event := _judged(ledger, rollout_id, bundle_id, judging, world)) is not None]
+        if events:
+            created += sum(item.created for item in ledger.append(events).events)
+        progress(len(page))
+    return created
+
+
+def _judged(ledger: LedgerHandle, rollout_id: str, bundle_id: str, judging: Judging, world: World[Any]) -> New | None:
+    seen = evidence(ledger, rollout_id)
+    if seen is None or seen.ended_by not in JUDGED_ENDS:
+        return None
+    task = JudgeTask(load(ledger, bundle_id).draft, world.material)
+    try:
+        verdict = judging.verifier.call(seen.s0, seen.s_end, seen.trace, task)
+    except (VerifierFailed, WorldFailed, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+        verdict = Verdict((), error=traceback.format_exc())
+    return _given(ledger, rollout_id, judging, verdict, seen.state_end)
+
+
+def _given(ledger: LedgerHandle, rollout_id: str, judging: Judging, verdict: Verdict, state_end: str) -> New:
+    proofs = [None if c.evidence is None else ledger.pending_json(c.evidence) for c in verdict.conditions]
+    effects = ledger.pending_json([dict(effect) for effect in verdict.side_effects]) if verdict.side_effects else None
+    error = None if verdict.error is None else ledger.pending(verdict.error)
+    body = VerdictGiven(
+        verdict_id=judging.verdict_id(rollout_id), rollout_id=rollout_id, verifier_id=judging.verifier.ref.method_id,
+        verifier_kind=judging.kind, role=judging.role, status="completed" if verdict.error is None else "error",
+        error=None if error is None else error.ref, passed=verdict.passed,
+        conditions=[
+            ConditionResult(name=c.name, status=c.status, in_basis=c.in_basis, evidence=None if proof is None else proof.ref)
+            for c, proof in zip(verdict.conditions, proofs, strict=True)
+        ],
+        side_effects=None if effects is None else effects.ref, side_effect_count=len(verdict.side_effects), state_end=state_end,
+    )  # fmt: skip
+    blobs = [blob for blob in (*proofs, effects, error) if blob is not None]
+    return ledger.new(body, *blobs, correlation_id=rollout_id)
+
+
+def _step(call: ToolCalled, blobs: Mapping[str, bytes]) -> TraceStep:
+    def text(ref: BlobRef) -> str:
+        return blobs[ref.blob_id].decode("utf-8", "surrogatepass")
+
+    arguments = {} if call.arguments_parsed is None else parse(blobs[call.arguments_parsed.blob_id])
+    return TraceStep(call.turn, ToolCall(text(call.name), arguments, call.tool_call_id), Observation(text(call.result), call.error_class))

@@ -1,0 +1,114 @@
+"""Asks a model through the gateway for one rollout and reads its answer, streamed or not. Talks HTTP."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import orjson
+
+from ledger.ids import derived_id
+from training.rollout.harness import Answer, CallFailed, SampledCall
+
+PAUSE_WAIT_S = "600"
+
+
+def call_seed(*parts: str | int) -> int:
+    """A 31-bit seed that is a function of `parts`: run, round, group, sample, attempt, call."""
+    return int(derived_id("seed", *parts).replace("-", "")[:8], 16) & 0x7FFFFFFF
+
+
+class ModelClient:
+    """One rollout's way to its model.
+
+    Attributes:
+        base_url: the gateway's URL for the rollout, ending in `/v1`.
+        model: model name in requests.
+        sampling: request fields such as temperature, top_p, max_tokens, tool_choice.
+        stream: whether to stream; only then are tool arguments the text as it was sampled.
+        seed_parts: what a call's seed is a function of, beside its index.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        base_url: str,
+        model: str,
+        *,
+        sampling: Mapping[str, Any],
+        stream: bool,
+        seed_parts: Sequence[str | int],
+    ) -> None:
+        self.session, self.base_url, self.model = session, base_url, model
+        self.sampling, self.stream, self.seed_parts = sampling, stream, seed_parts
+
+    async def ask(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
+        """The model's answer.
+
+        Raises:
+            CallFailed: an error came instead, with whose it was.
+        """
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "stream": self.stream, **self.sampling}
+        body["seed"] = call_seed(*self.seed_parts, index)
+        if tools:
+            body["tools"] = list(tools)
+        else:
+            body.pop("tool_choice", None)
+        headers = {"Content-Type": "application/json", "X-Tally-Wait": PAUSE_WAIT_S}
+        try:
+            async with self.session.post(f"{self.base_url}/chat/completions", data=orjson.dumps(body), headers=headers) as response:
+                if response.status != 200:
+                    raise _failed(response.status, response.headers.get("X-Tally-Error-Source", "gateway"), await response.read())
+                message, finish = await (_streamed(response) if self.stream else _whole(response))
+                call_id = response.headers.get("X-Tally-Call-Id")
+        except aiohttp.ClientError as error:
+            raise CallFailed("harness_error", "gateway", "the gateway broke off", repr(error)) from error
+        return Answer(message["content"], message["tool_calls"], finish, call_id)
+
+
+async def _whole(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:
+    choice = orjson.loads(await response.read())["choices"][0]
+    calls = tuple(
+        SampledCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in choice["message"].get("tool_calls") or ()
+    )
+    return {"content": choice["message"].get("content"), "tool_calls": calls}, choice.get("finish_reason")
+
+
+async def _streamed(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:
+    text: list[str] = []
+    calls: dict[int, dict[str, str]] = {}
+    finish: str | None = None
+    done = False
+    async for line in response.content:
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            done = True
+            continue
+        chunk = orjson.loads(data)
+        if "error" in chunk:
+            raise _failed(502, str(chunk["error"].get("source", "gateway")), data)
+        for choice in chunk.get("choices", ()):
+            delta = choice.get("delta") or {}
+            text.append(delta.get("content") or "")
+            finish = choice.get("finish_reason") or finish
+            for part in delta.get("tool_calls") or ():
+                call = calls.setdefault(part["index"], {"id": "", "name": "", "arguments": ""})
+                function = part.get("function") or {}
+                call["id"] += part.get("id") or ""
+                call["name"] += function.get("name") or ""
+                call["arguments"] += function.get("arguments") or ""
+    if not done:
+        raise CallFailed("harness_error", "gateway", "the stream ended without its end mark", "")
+    sampled = tuple(SampledCall(call["id"], call["name"], call["arguments"]) for _, call in sorted(calls.items()))
+    return {"content": "".join(text) or None, "tool_calls": sampled}, finish
+
+
+def _failed(status: int, source: str, body: bytes) -> CallFailed:
+    text = body.decode("utf-8", "replace")
+    if status == 400 and ("input_tokens" in text or "maximum context length" in text):
+        return CallFailed("context_full", "policy", "the conversation no longer fits the model's context", text)
+    if source in ("engine", "provider"):
+        return CallFailed("engine_error", "engine", f"HTTP {status} from the {source}", text)
+    return CallFailed("harness_error", "gateway", f"HTTP {status} from the {source}", text)

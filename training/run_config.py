@@ -1,0 +1,90 @@
+"""One TOML file an experiment: what to seal, who acts, how it is judged and rewarded; recorded as an event."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ledger.errors import SettingsError
+from ledger.events.rollout import RolloutKind
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaskSource(_Table):
+    """Where task bundles come from.
+
+    Attributes:
+        world: ticket_desk or bfcl.
+        category: for bfcl, the category file.
+        count: how many, from the first on.
+        seed: for generated tasks.
+    """
+
+    world: Literal["ticket_desk", "bfcl"]
+    category: str = "multi_turn_base"
+    count: int = Field(ge=1)
+    seed: int = 0
+
+
+class HarnessLimits(_Table):
+    """Declared limits of the harness."""
+
+    calls_per_turn: int = Field(default=12, ge=1)
+    calls: int = Field(default=40, ge=1)
+    max_tokens: int = Field(default=512, ge=1)
+    wall_s: float = Field(default=900.0, gt=0)
+
+
+class Collection(_Table):
+    """One policy's rollouts.
+
+    Attributes:
+        policy: a scripted policy's name, or smollm2.
+        size: rollouts a group.
+        tasks: names of the bundles to attempt; all of the listed worlds when empty.
+        worlds: worlds whose bundles are attempted when `tasks` is empty.
+        first: take only the first so many bundles of each world.
+        sampling: request fields.
+    """
+
+    policy: str
+    rollout_kind: RolloutKind = "ordinary"
+    size: int = Field(default=1, ge=1)
+    tasks: tuple[str, ...] = ()
+    worlds: tuple[str, ...] = ()
+    first: int | None = Field(default=None, ge=1)
+    sampling: dict[str, Any] = Field(default_factory=dict)
+
+
+class RunConfig(_Table):
+    """An experiment as its file says it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    seed: int
+    concurrency: int = Field(default=8, ge=1, le=1024)
+    reward: str = "all_conditions"
+    harness: HarnessLimits = HarnessLimits()
+    tasks: tuple[TaskSource, ...] = Field(min_length=1)
+    collect: tuple[Collection, ...] = Field(min_length=1)
+
+
+def read_run_config(path: Path) -> RunConfig:
+    """The experiment in a TOML file.
+
+    Raises:
+        SettingsError: no such file, not TOML, or a value that does not fit; the message names it.
+    """
+    try:
+        return RunConfig.model_validate(tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(f"{path}: {where}: {first['msg']}; seen {first.get('input')!r}") from error

@@ -1,0 +1,110 @@
+"""The stages of an experiment, each one function: reads the ledger up to a barrier, appends, and says what it did."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ledger.attempts import counted
+from training.bundles import register, seal
+from training.lab import Lab, Prepared
+from training.rollout.collect import collect
+from training.rollout.derive import Judged, derive
+from training.rollout.judge import Judging, judge
+from training.verifiers import verifiers
+
+Progress = Callable[[str, int, int], None]
+"""(what, done since the last call, total)"""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """A progress that shows nothing."""
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What a stage did.
+
+    Attributes:
+        since, until: the positions between which its events lie, so (since, until] is what it added, with what others added meanwhile.
+        counts: named counts; `new` is what this call added.
+    """
+
+    since: int
+    until: int
+    counts: dict[str, int]
+
+
+def task_bundles(lab: Lab, *, progress: Progress = silent) -> StageReport:
+    """Worlds, verifiers and harness registered and all bundles sealed."""
+    since = lab.ledger.barrier()
+    lab.record_run()
+    for name, world in lab.worlds.items():
+        judgings = lab.judgings[name]
+        planted = [j.verifier.ref.name for j in judgings if hasattr(verifiers[j.verifier.ref.name], "planted_gap")]
+        register(lab.ledger, world, [(j.verifier, j.kind) for j in judgings], lab.harness, planted=planted)
+    total = len(lab.bundles)
+    created = 0
+    for start in range(0, total, 50):
+        page = lab.bundles[start : start + 50]
+        created += seal(lab.ledger, page, correlation_id=lab.run().run_id)
+        progress("sealing bundles", len(page), total)
+    counts = {"bundles": total, "new": created}
+    for name in lab.worlds:
+        counts[name] = sum(bundle.draft.world == name for bundle in lab.bundles)
+    return StageReport(since, lab.ledger.barrier(), counts)
+
+
+def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None, progress: Progress = silent) -> StageReport:
+    """Every slot of the experiment's collections filled with one counted attempt.
+
+    Args:
+        policies: only the collections of these policies; all when None.
+    """
+    since = lab.ledger.barrier()
+    chosen = [c for c in lab.config.collect if policies is None or c.policy in policies]
+    counts = asyncio.run(_collect(lab, round, [lab.prepare(c) for c in chosen], progress))
+    return StageReport(since, lab.ledger.barrier(), counts)
+
+
+async def _collect(lab: Lab, round: int, prepared: Sequence[Prepared], progress: Progress) -> dict[str, int]:
+    counts = {"expected": 0, "already": 0, "new": 0, "superseded": 0}
+    async with lab.site(prepared) as site:
+        for item in prepared:
+            told = _told(progress, f"rollouts of {item.collection.policy}", sum(group.size for group in item.groups))
+            done = await collect(site, lab.run(round), item.groups, concurrency=lab.config.concurrency, progress=told)
+            counts["expected"] += done.expected
+            counts["already"] += done.already
+            counts["new"] += done.ran
+            counts["superseded"] += done.superseded
+    return counts
+
+
+def _told(progress: Progress, what: str, total: int) -> Callable[[int], None]:
+    return lambda done: progress(what, done, total)
+
+
+def verdicts(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:
+    """Every counted rollout judged by its bundle's verifier and by the second opinions of its world."""
+    since = lab.ledger.barrier()
+    known = counted(lab.ledger, lab.run().run_id, round)
+    given = {verdict_id for rollout in known for verdict_id in rollout.verdict_ids}
+    work: list[tuple[str, Judging, list[tuple[str, str]]]] = []
+    for world, judgings in lab.judgings.items():
+        for judging in judgings:
+            todo = [(r.rollout_id, r.bundle_id) for r in known if r.world == world and judging.verdict_id(r.rollout_id) not in given]
+            work.append((world, judging, todo))
+    total = sum(len(todo) for _, _, todo in work)
+    created = sum(
+        judge(lab.ledger, todo, judging, lab.worlds[world], progress=lambda n: progress("verdicts", n, total))
+        for world, judging, todo in work
+    )
+    return StageReport(since, lab.ledger.barrier(), {"rollouts": len(known), "already": len(given), "new": created})
+
+
+def rewards(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:
+    """Every counted rollout rewarded from the verdict that counts, or given a null with the reason."""
+    since = lab.ledger.barrier()
+    known = counted(lab.ledger, lab.run().run_id, round)
+    judged = [Judged(r.rollout_id, r.ended_by, r.verdict_id, r.verdict_status, r.passed, r.conditions) for r in known]
+    created = derive(lab.ledger, judged, lab.rule, progress=lambda n: progress("rewards", n, len(judged)))
+    return StageReport(since, lab.ledger.barrier(), {"rollouts": len(known), "new": created})

@@ -1,0 +1,87 @@
+"""The ticket desk as a world: reset, call, snapshot, restore, fork and compare, all exact and without any effect outside the state."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from ledger.bundle import BundleDraft
+from ledger.canonical import canonical_bytes, digest, parse
+from ledger.errors import BundleError, WorldFailed
+from training.worlds import Diff, Observation, Snapshot, ToolCall
+from training.worlds.difference import differences
+from training.worlds.ticket_desk.state import DeskState, material_of, state_of, view_of
+from training.worlds.ticket_desk.tools import apply, shown_schemas
+
+_VERSIONED = ("state.py", "tools.py", "world.py")
+
+
+class TicketDesk:
+    """The ticket desk.
+
+    Attributes:
+        name: `ticket_desk`.
+        version: hex SHA-256 of `source`.
+        source: the text of the files that decide its states and answers.
+        fidelity: `exact`.
+    """
+
+    name = "ticket_desk"
+    fidelity = "exact"
+
+    def __init__(self) -> None:
+        folder = Path(__file__).parent
+        self.source = "\n".join(f"# file: {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in _VERSIONED)
+        self.version = hashlib.sha256(self.source.encode()).hexdigest()
+
+    def tools(self, draft: BundleDraft, *, turn: int) -> list[dict[str, Any]]:
+        """OpenAI tool schemas of all five tools; they are the same for every task and turn."""
+        return shown_schemas()
+
+    def reset(self, draft: BundleDraft, *, seed: int) -> DeskState:
+        """The initial state of the task; the desk has no randomness, so `seed` does not matter.
+
+        Raises:
+            BundleError: the draft is for another world or its initial state is not a desk's.
+        """
+        if draft.world != self.name:
+            raise BundleError(f"bundle {draft.name!r} is for world {draft.world!r}; allowed: {self.name}")
+        return state_of(draft.initial_state)
+
+    def call(self, state: DeskState, call: ToolCall) -> tuple[DeskState, Observation]:
+        """The state after the call, and the answer as compact JSON text; `state` itself is unchanged."""
+        return apply(state, call)
+
+    def snapshot(self, state: DeskState) -> Snapshot:
+        """The state's canonical bytes under their own digest."""
+        return Snapshot(self.digest(state), canonical_bytes(view_of(state)))
+
+    def restore(self, snapshot: Snapshot) -> DeskState:
+        """The state that was put to rest.
+
+        Raises:
+            WorldFailed: the bytes are not those that `snapshot_id` names.
+        """
+        seen = hashlib.sha256(snapshot.data).hexdigest()
+        if seen != snapshot.snapshot_id:
+            raise WorldFailed(f"snapshot {snapshot.snapshot_id} holds bytes with digest {seen}")
+        return state_of(parse(snapshot.data))
+
+    def fork(self, snapshot: Snapshot, n: int) -> list[DeskState]:
+        """`n` states, each restored from the snapshot by itself."""
+        return [self.restore(snapshot) for _ in range(n)]
+
+    def view(self, state: DeskState) -> Any:
+        """The whole state as JSON: tickets, owners and outbox keyed by id, call_log, clock."""
+        return view_of(state)
+
+    def material(self, view: Any) -> Any:
+        """Tickets, owners and mails counted by ticket and address; see `state.material_of` for what is left out."""
+        return material_of(view)
+
+    def diff(self, before: DeskState, after: DeskState) -> Diff:
+        """Rows added, removed and columns changed, with pointers such as `/tickets/T104/note` as paths."""
+        return differences(view_of(before), view_of(after))
+
+    def digest(self, state: DeskState) -> str:
+        """Hex SHA-256 of the canonical form of the state's view."""
+        return digest(view_of(state))
