@@ -1,1 +1,1 @@
-""""""
+"""The ledger: append-only events, blobs, order, projections and lineage over PostgreSQL."""

@@ -64,7 +64,7 @@ def counted(ledger: LedgerHandle, run_id: str, round: int) -> list[CountedRollou
     catch_up(ledger)
     with ledger.connection() as conn:
         rows = conn.execute(
-            "SELECT r.rollout_id, r.bundle_id, b.world, r.policy, r.ended_by, r.verdict_id, r.verdict_status, r.passed,"
+            "SELECT r.rollout_id, r.bundle_id, b.world, g.policy, r.ended_by, r.verdict_id, r.verdict_status, r.passed,"
             " coalesce(v.conditions, '[]'::jsonb),"
             " ARRAY(SELECT verdict_id FROM verdict_view AS o WHERE o.project = r.project AND o.rollout_id = r.rollout_id ORDER BY 1),"
             " ARRAY(SELECT reward_id FROM reward_view AS o WHERE o.project = r.project AND o.rollout_id = r.rollout_id ORDER BY 1)"

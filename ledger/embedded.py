@@ -59,6 +59,8 @@ __all__ = [
 ]
 
 _PORT_TRIES = 5
+# A postmaster kills children that ignore its SIGQUIT after 5 s.
+_QUIT_S = 30.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -259,12 +261,12 @@ def _stopped(layout: Layout, say: Callable[[str], None], patience_s: float) -> b
     """True when processes of this server were running; none is left."""
     pid = find_postmaster(layout.data_dir)
     if pid is not None:
-        for number in (signal.SIGINT, signal.SIGQUIT):
+        for number, limit_s in ((signal.SIGINT, patience_s), (signal.SIGQUIT, _QUIT_S)):
             signal_if(pid, number, lambda pid: is_postmaster(pid, layout.data_dir))
-            if _gone(layout, pid, say, patience_s):
+            if _gone(layout, pid, say, limit_s):
                 break
         else:
-            raise EmbeddedPostgresError(f"postmaster {pid} on {layout.data_dir} does not end {patience_s:g} s after SIGQUIT")
+            raise EmbeddedPostgresError(f"postmaster {pid} on {layout.data_dir} does not end {_QUIT_S:g} s after SIGQUIT")
     return _clear_remains(layout) > 0 or pid is not None
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from ledger.embedded_account import Account, run_as
@@ -56,8 +57,7 @@ def initialise(layout: Layout, binaries: Binaries, password: str) -> None:
     """
     parent = layout.data_dir.parent
     for left in parent.glob(f"{_PREFIX}*"):
-        end_makers(left)
-        shutil.rmtree(left, ignore_errors=True)
+        _discard(left)
     work = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     try:
         fresh, secret = work / "data", work / "password"
@@ -77,7 +77,7 @@ def initialise(layout: Layout, binaries: Binaries, password: str) -> None:
         fresh.rename(layout.data_dir)
         sync_directory(parent)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        _discard(work)
 
 
 def check_cluster(data_dir: Path, binaries: Binaries) -> None:
@@ -106,6 +106,17 @@ def _initdb_command(binaries: Binaries, fresh: Path, secret: Path) -> list[str]:
     command += ["--encoding=UTF8", "--locale=C", "--text-search-config=english", "--data-checksums", "--no-instructions"]
     # The builtin provider orders by code point like C, yet knows the case of all letters, whatever locales the machine has.
     return [*command, "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if binaries.major >= 17 else command
+
+
+def _discard(work: Path) -> None:
+    """Removes what initdb left; what cannot be removed now goes at the next attempt and is never used."""
+    end_makers(work)
+    deadline = time.monotonic() + 5.0
+    shutil.rmtree(work, ignore_errors=True)
+    # A backend whose initdb was killed may write for a moment more.
+    while work.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _give(path: Path, account: Account | None) -> None:

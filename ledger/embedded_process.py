@@ -73,7 +73,7 @@ def find_children(data_dir: Path) -> list[int]:
 
 
 def find_makers(work_dir: Path) -> list[int]:
-    """The pids of live initdb processes, and of what they started, that fill a directory below `work_dir`."""
+    """The pids of live initdb processes that fill a directory below `work_dir`."""
     return [pid for pid in _pids() if is_maker(pid, work_dir)]
 
 
@@ -101,9 +101,9 @@ def is_single_user(pid: int, data_dir: Path) -> bool:
 
 
 def is_maker(pid: int, work_dir: Path) -> bool:
-    """True when the process is a live initdb or bootstrap backend whose arguments name a path below `work_dir`."""
+    """True when the process is a live initdb, owned by the owner of `work_dir`, that was told a path below it."""
     argv = _arguments(pid, work_dir)
-    return bool(argv) and os.path.basename(argv[0]) in ("initdb", "postgres") and any(str(work_dir) in part for part in argv[1:])
+    return bool(argv) and os.path.basename(argv[0]) == "initdb" and any(str(work_dir) in part for part in argv[1:])
 
 
 def spawn(command: list[str], account: Account | None, log: int) -> int:
@@ -155,7 +155,7 @@ def signal_if(pid: int, number: signal.Signals, still: Callable[[int], bool]) ->
 
 
 def end_makers(work_dir: Path) -> None:
-    """Kills what an interrupted initdb left running below `work_dir`."""
+    """Kills each initdb that still fills `work_dir`; the backends it drives end by themselves when its pipe closes."""
     found = find_makers(work_dir)
     for pid in found:
         signal_if(pid, signal.SIGKILL, lambda pid: is_maker(pid, work_dir))

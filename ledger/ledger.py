@@ -122,6 +122,7 @@ def open_ledger(
     clock: Clock = utc_now,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     pool_size: int = 8,
+    connect_s: float = 20.0,
 ) -> LedgerHandle:
     """The ledger in a migrated database; the first opening writes its genesis event.
 
@@ -130,17 +131,17 @@ def open_ledger(
         SchemaMismatch: the database is behind or ahead of this release's migrations.
     """
     pool: ConnectionPool[Connection] = ConnectionPool(
-        url, min_size=1, max_size=pool_size, timeout=20.0, open=False, name="tallystick",
+        url, min_size=1, max_size=pool_size, timeout=connect_s, open=False, name="tallystick",
         kwargs={"options": "-c synchronous_commit=on", "application_name": "tallystick"},
     )  # fmt: skip
     try:
-        pool.open(wait=True, timeout=20.0)
+        pool.open(wait=True, timeout=connect_s)
         with pool.connection() as conn:
             check_schema(conn)
             ledger_id = _genesis(conn, clock, random_bytes, actor_id)
     except (PoolTimeout, psycopg.OperationalError) as error:
         pool.close()
-        raise LedgerUnavailable(f"{_safe(url)}: {str(error).strip() or 'no connection within 20 s'}") from error
+        raise LedgerUnavailable(f"{_safe(url)}: {str(error).strip() or f'no connection within {connect_s} s'}") from error
     except SchemaMismatch:
         pool.close()
         raise

@@ -174,7 +174,7 @@ class RolloutRow(SQLModel, table=True):
     slot: int
     attempt: int
     rollout_kind: str
-    policy: str
+    participant: str | None
     model_version: str | None
     started_position: int = Field(sa_column=Column(BigInteger, nullable=False))
     ended_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
@@ -258,7 +258,7 @@ class GroupRow(SQLModel, table=True):
 
 
 class CallRow(SQLModel, table=True):
-    """Read model: one row a model call; `status` is null while only the intent is there."""
+    """Read model: one row a model call; `status` is null while only the intent is there, `model` where the intent is missing."""
 
     __tablename__ = "call_view"
     __table_args__ = (Index("call_view_rollout", "project", "rollout_id", "index"),)
@@ -268,8 +268,8 @@ class CallRow(SQLModel, table=True):
     index: int
     participant: str
     role: str
-    model: str
-    request_digest: str
+    model: str | None
+    request_digest: str | None
     retry_of: str | None
     status: str | None
     error_source: str | None
@@ -277,7 +277,7 @@ class CallRow(SQLModel, table=True):
     prompt_tokens: int | None
     sampled_tokens: int | None
     logprobs_mode: str | None
-    dispatched_position: int = Field(sa_column=Column(BigInteger, nullable=False))
+    dispatched_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
     called_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
 
 

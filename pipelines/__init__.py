@@ -1,1 +1,1 @@
-""""""
+"""Pipelines: Dagster assets over the ledger, and the demo that runs them all."""

@@ -10,7 +10,7 @@ from typing import Any
 from ledger.appender import Appender
 from ledger.bundle import Bundle, BundleDraft
 from ledger.canonical import digest
-from ledger.errors import SettingsError
+from ledger.errors import SettingsError, TallyError
 from ledger.events import RunConfigured
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
@@ -196,11 +196,24 @@ class Lab:
         finally:
             await appender.close()
 
+    def warm(self) -> None:
+        """Fetch the model and start its server, which takes a while; a failure shows when the server is needed."""
+        try:
+            self._engine()
+        except TallyError as error:
+            self.say(f"the model server did not start yet: {error}")
+
+    def cool(self) -> None:
+        """Stop the model server, if one runs."""
+        engine.stop(self.settings.data_dir / "engine")
+
+    def _engine(self) -> engine.Engine:
+        folder = smollm2(self.settings.data_dir / "models", say=self.say)
+        spec = engine.EngineSpec(model=folder, served_name=SMOLLM2, version=policies.version_of(SMOLLM2, folder))
+        return engine.start(spec, self.settings.data_dir / "engine", say=self.say)
+
     def _upstream(self, policy: Policy, scripted: ScriptedServer) -> Upstream:
         if policy.script is not None:
             return scripted.upstream(policy.model_version)
-        spec = engine.EngineSpec(
-            model=smollm2(self.settings.data_dir / "models", say=self.say), served_name=policy.model, version=policy.model_version
-        )
-        running = engine.start(spec, self.settings.data_dir / "engine", say=self.say)
-        return Upstream(running.base_url, policy.model_version, kind="vllm", logprobs_mode=spec.logprobs_mode)
+        running = self._engine()
+        return Upstream(running.base_url, policy.model_version, kind="vllm", logprobs_mode=running.spec.logprobs_mode)

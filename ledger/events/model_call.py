@@ -34,7 +34,10 @@ class VersionSpan(Fields):
 
 
 class ModelCallDispatched(EventBody):
-    """A request is about to be sent upstream; without its ModelCalled it is a dangling intent."""
+    """A request is about to be sent upstream; without its ModelCalled it is a dangling intent.
+
+    `request_digest` covers the request's salted commitment, its participant and its role; `retry_key` commits to the client's idempotency key.
+    """
 
     call_id: Identifier
     rollout_id: Identifier | None
@@ -47,6 +50,7 @@ class ModelCallDispatched(EventBody):
     model: ShortText
     stream_requested: bool
     retry_of: Identifier | None = None
+    retry_key: Digest | None = None
     added_fields: list[str] = Field(default_factory=list)
 
     def stream(self) -> str:

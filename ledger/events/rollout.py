@@ -119,7 +119,10 @@ class HistoryRewritten(EventBody):
 
 
 class RolloutEnded(EventBody):
-    """The end of an attempt; `calls_digest` binds the model calls that it was made of."""
+    """The end of an attempt; `calls_digest` binds the model calls that it was made of.
+
+    The seconds are None when whoever ended it did not run it; `superseded` attempts are kept and never counted.
+    """
 
     rollout_id: Identifier
     ended_by: EndedBy
@@ -129,9 +132,9 @@ class RolloutEnded(EventBody):
     model_calls: int = Field(ge=0)
     tool_calls: int = Field(ge=0)
     calls_digest: Digest
-    wall_s: Finite
-    sampling_s: Finite
-    tool_s: Finite
+    wall_s: Finite | None
+    sampling_s: Finite | None
+    tool_s: Finite | None
     superseded: bool = False
 
     def stream(self) -> str:

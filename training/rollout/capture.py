@@ -1,4 +1,4 @@
-"""Capture: the real token ids and logprobs in an upstream's answer, checked against its own counts, and the answer without what we added."""
+"""Capture: the real token ids and logprobs in an answer, checked against its own counts, and the answer without what we added."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def _logprobs(logprobs: Any) -> bytes:
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
         raise CaptureMismatch("logprobs.content is missing; the server must return one logprob a sampled token")
-    values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in content]
+    values: list[Any] = [entry.get("logprob") if isinstance(entry, dict) else None for entry in content]
     if set(map(type, values)) - {float, int}:
         at = next(index for index, value in enumerate(values) if type(value) not in (float, int))
         raise CaptureMismatch(f"logprobs.content[{at}].logprob is {values[at]!r}; allowed: a number up to 0")

@@ -67,7 +67,7 @@ class CallResult:
         trace: tokens.
         attempts: connections tried.
         stream_complete: None without streaming.
-        content_type: of `body`, or of an error body that passes through.
+        content_type: of `error`: JSON passes through to the client, plain text is the gateway's own.
         retry_after: the upstream's Retry-After.
     """
 
@@ -78,7 +78,7 @@ class CallResult:
     error: bytes | None = None
     body: bytes | None = None
     response: dict[str, Any] = field(default_factory=dict)
-    trace: TokenTrace = TokenTrace()
+    trace: TokenTrace = field(default_factory=TokenTrace)
     stream_complete: bool | None = None
     content_type: str = "application/json"
     retry_after: str | None = None
@@ -101,9 +101,13 @@ class Recorder:
         retry_key = None if key is None else self.ledger.pending(f"idempotency-key:{key}").ref.blob_id
         return digest([pending.ref.blob_id, participant, role]), retry_key, pending
 
-    async def dispatched(self, facts: CallFacts, request: Pending) -> str:
+    async def dispatched(self, facts: CallFacts, request: Pending, *, late: Callable[[], None]) -> str:
         """Event id of the intent, which is durable.
 
+        Args:
+            facts: the call.
+            request: the client's request.
+            late: called when the write turns out to have been made after this gave up on it.
         Raises:
             LedgerUnavailable: it could not be written in time.
             TallyError: as `ledger.store.append`.
@@ -113,10 +117,17 @@ class Recorder:
             request=request.ref, request_digest=facts.request_digest, upstream=facts.upstream.base_url, model=facts.request.model,
             stream_requested=facts.request.stream, retry_of=facts.retry_of, retry_key=facts.retry_key, added_fields=list(facts.added),
         )  # fmt: skip
-        return await self._append(self.ledger.new(body, request, correlation_id=facts.correlation_id), late=None)
+        return await self._append(self.ledger.new(body, request, correlation_id=facts.correlation_id), late=late, again=False)
 
     async def called(
-        self, facts: CallFacts, result: CallResult, *, intent_id: str, latency_s: float, queued_s: float, late: Callable[[], None]
+        self,
+        facts: CallFacts,
+        result: CallResult,
+        *,
+        intent_id: str,
+        latency_s: float,
+        queued_s: float,
+        late: Callable[[BlobRef | None], None],
     ) -> BlobRef | None:
         """Reference of the recorded answer, durable with all its tokens.
 
@@ -126,21 +137,22 @@ class Recorder:
             intent_id: event id of its intent.
             latency_s: seconds from asking until the last byte.
             queued_s: seconds from arrival until asking.
-            late: called when the write turns out to have been made after this gave up on it.
+            late: called with that reference when the write turns out to have been made after this gave up on it.
         Raises:
             LedgerUnavailable: it could not be written in time.
             TallyError: as `ledger.store.append`.
         """
         body, pending = self._called(facts, result, latency_s, queued_s)
         new = self.ledger.new(body, *pending, correlation_id=facts.correlation_id, causation_id=intent_id)
-        await self._append(new, late=late)
+        await self._append(new, late=lambda: late(body.response), again=True)
         return body.response
 
     def _called(self, facts: CallFacts, result: CallResult, latency_s: float, queued_s: float) -> tuple[ModelCalled, list[Pending]]:
         trace = result.trace
         arrays, pending = self._arrays(trace)
-        for data in (result.error, result.body):
-            pending.append(None if data is None else self.ledger.pending(data, media=result.content_type[:100]))
+        response_media = "application/json" if result.response else "application/octet-stream"
+        for data, media in ((result.error, result.content_type[:100]), (result.body, response_media)):
+            pending.append(None if data is None else self.ledger.pending(data, media=media))
         error, response = pending[-2:]
         choices = result.response.get("choices") or [{}]
         finish = choices[0].get("finish_reason")
@@ -166,7 +178,7 @@ class Recorder:
             )
         return arrays, pending
 
-    async def _append(self, new: New, *, late: Callable[[], None] | None) -> str:
+    async def _append(self, new: New, *, late: Callable[[], None], again: bool) -> str:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             task = asyncio.ensure_future(self.appender.append([new]))
@@ -179,13 +191,13 @@ class Recorder:
                 return task.result().events[0].event_id
             except LedgerUnavailable:
                 # An intent is refused at once: nothing was asked of anybody. A result is worth waiting for.
-                if late is None or left < 0.5:
+                if not again or left < 0.5:
                     raise
             await asyncio.sleep(0.25)
 
 
-def _settled_late(task: "asyncio.Future[Any]", late: Callable[[], None] | None) -> None:
-    if not task.cancelled() and task.exception() is None and late is not None:
+def _settled_late(task: "asyncio.Future[Any]", late: Callable[[], None]) -> None:
+    if not task.cancelled() and task.exception() is None:
         late()
 
 
@@ -201,5 +213,3 @@ def _spans(upstream: Upstream, result: CallResult) -> list[VersionSpan]:
     if result.trace.sampled_ids is None and result.status != "completed":
         return []
     return [VersionSpan(model_version=upstream.model_version, start=0, end=result.trace.sampled_count)]
-
-

@@ -1,4 +1,4 @@
-"""Requests to the gateway: strict reading of chat completions, what is added before they go upstream, and how refusals look."""
+"""Requests to the gateway: strict reading of chat completions, what is added before they go upstream, and what clients are told."""
 
 import json
 import math
@@ -39,6 +39,27 @@ def error_body(kind: str, message: str, *, source: str = "gateway", call_id: str
     """JSON of an error in the shape that OpenAI clients read."""
     text = message.encode("utf-8", "backslashreplace").decode("utf-8")
     return orjson.dumps({"error": {"type": kind, "message": text, "source": source, "call_id": call_id}})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client is sent.
+
+    Attributes:
+        status: HTTP status.
+        body: for a client that does not stream.
+        headers: X-Tally-*, Retry-After.
+        content_type: of `body`.
+        response: the recorded answer without what we added; None for errors.
+        tail: what ends a stream that has begun.
+    """
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+    content_type: str = "application/json"
+    response: dict[str, Any] | None = None
+    tail: bytes = b""
 
 
 @dataclass(frozen=True)

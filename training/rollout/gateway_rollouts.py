@@ -1,4 +1,4 @@
-"""Rollouts as the gateway sees them: open or closed, their calls by dispatch order, and which call a client's retry means. Reads the ledger."""
+"""Rollouts as the gateway sees them: open or closed, their calls, and which call a client's retry means. Reads the ledger."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,6 +10,7 @@ from ledger.errors import IdempotencyConflict, UnknownId
 from ledger.events import BlobRef, ModelCallDispatched, ModelCalled, RolloutEnded, RolloutStarted
 from ledger.ledger import LedgerHandle
 from ledger.order import read_all
+from training.rollout.gateway_request import Answer
 
 KEPT_CALLS = 256
 KEPT_IDLE_ROLLOUTS = 4096
@@ -39,7 +40,7 @@ class CallEntry:
     delivered: bool = False
     resolved: bool = False
     listeners: int = 0
-    task: "asyncio.Task[object] | None" = None
+    task: "asyncio.Task[Answer] | None" = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ class RolloutEntry:
     sampling_s: float = 0.0
     recent: "OrderedDict[str, CallEntry]" = field(default_factory=OrderedDict)
     truncated: bool = False
+    refused: "OrderedDict[str, int]" = field(default_factory=OrderedDict)
+
+    def refuse(self, digest: str) -> None:
+        """Remember that a request was turned away before it became a call: its retry is a new call."""
+        self.refused[digest] = self.refused.get(digest, 0) + 1
+        if len(self.refused) > KEPT_CALLS:
+            self.refused.popitem(last=False)
 
     def begin(self, call_id: str, digest: str, retry_key: str | None) -> CallEntry:
         """The entry of a new call, with the next index."""
@@ -103,7 +111,8 @@ class RolloutEntry:
         """The call that a request repeats, or None when it is a new one.
 
         A client's key decides alone. Without one, only a request that says it is a retry repeats anything: the newest call of the same
-        content whose answer the client cannot have (failed, dangling, abandoned, undelivered), else one in flight, else the newest.
+        content whose answer the client cannot have (failed, dangling, abandoned, undelivered), else nothing if such a request was turned
+        away before, else one in flight, else the newest.
 
         Raises:
             IdempotencyConflict: the key was used for other content.
@@ -116,7 +125,11 @@ class RolloutEntry:
         if not retried:
             return None
         same = [entry for entry in self.recent.values() if entry.digest == digest and entry.retry_key is None]
-        return max(same, key=lambda entry: (_openness(entry), entry.index), default=None)
+        found = max(same, key=lambda entry: (_openness(entry), entry.index), default=None)
+        if self.refused.get(digest, 0) and (found is None or _openness(found) < 2):
+            self.refused[digest] -= 1
+            return None
+        return found
 
 
 def _openness(entry: CallEntry) -> int:
@@ -224,7 +237,7 @@ def read_rollout(ledger: LedgerHandle, rollout_id: str, *, keep_all: bool = Fals
             entry.recent[body.call_id] = known
             entry.call_ids[body.call_id] = None
             entry.next_index = max(entry.next_index, body.index + 1)
-            if body.retry_of in entry.recent:
+            if body.retry_of is not None and body.retry_of in entry.recent:
                 entry.recent[body.retry_of].resolved = True
         elif isinstance(body, ModelCalled) and body.call_id in entry.recent and body.status == "completed":
             known = entry.recent[body.call_id]

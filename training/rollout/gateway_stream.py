@@ -14,7 +14,8 @@ MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 def event(payload: Mapping[str, Any] | bytes) -> bytes:
     """One server-sent event."""
-    return b"data: " + (payload if isinstance(payload, bytes) else dumps(payload)) + b"\n\n"
+    data = payload if isinstance(payload, bytes) else dumps(payload)
+    return b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"
 
 
 def dumps(value: Any) -> bytes:
@@ -162,10 +163,9 @@ def replayed(response: Mapping[str, Any], *, include_usage: bool) -> bytes:
     deltas: list[dict[str, Any]] = [{key: value for key, value in message.items() if value is not None}]
     if calls:
         deltas.append({"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]})
-    events = [
-        event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None if at else choice.get("logprobs")}]})
-        for at, delta in enumerate(deltas)
-    ]
+    parts: list[dict[str, Any]] = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas]
+    parts[0]["logprobs"] = choice.get("logprobs")
+    events = [event({**head, "choices": [part]}) for part in parts]
     last = {key: value for key, value in choice.items() if key not in ("message", "logprobs", "index")}
     events.append(event({**head, "choices": [{"index": 0, "delta": {}, **last}]}))
     if include_usage and response.get("usage") is not None:

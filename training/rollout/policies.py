@@ -12,6 +12,7 @@ from ledger.bundle import BundleDraft
 from ledger.events import ModelVersionPublished
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
+from training.rollout.pretrained import template_digest, tokenizer_digest, weights_digest
 from training.worlds import AssistantTurn
 
 Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
@@ -52,15 +53,17 @@ def scripted(ledger: LedgerHandle, name: str, script: Script) -> Policy:
     return Policy(name, f"scripted/{name}", version, script=script)
 
 
+def version_of(name: str, folder: Path) -> str:
+    """The model version that the weights, tokenizer and template in `folder` are."""
+    return f"{name}-{derived_id('model-version', weights_digest(folder), tokenizer_digest(folder), template_digest(folder))[:13]}"
+
+
 def published(ledger: LedgerHandle, name: str, folder: Path, *, sampling: Mapping[str, Any], licence: str) -> Policy:
     """A policy with the weights in `folder`, published as the model version that their digests name."""
-    from training.rollout.pretrained import template_digest, tokenizer_digest, weights_digest
-
-    digests = weights_digest(folder), tokenizer_digest(folder), template_digest(folder)
-    version = f"{name}-{derived_id('model-version', *digests)[:13]}"
+    version = version_of(name, folder)
     body = ModelVersionPublished(
-        model_version=version, name=name, weights_digest=digests[0], tokenizer_digest=digests[1], template_digest=digests[2],
-        scripted=False, licence=licence,
+        model_version=version, name=name, weights_digest=weights_digest(folder), tokenizer_digest=tokenizer_digest(folder),
+        template_digest=template_digest(folder), scripted=False, licence=licence,
     )  # fmt: skip
     ledger.append([ledger.new(body)])
     return Policy(name, name, version, sampling=sampling, trainable=True, stream=True)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ledger.errors import WorldFailed
-from training.worlds.bfcl import worker
+from training.worlds.bfcl import worker as worker_program
 
 GRACE_S = 5.0
 START_S = 60.0
-_PROGRAM = Path(str(worker.__file__))
+_PROGRAM = Path(str(worker_program.__file__))
 
 
 class _Worker:

@@ -1,0 +1,118 @@
+"""Checks of a chain of events: hashes, ids, blobs, token arrays and bound calls, each derived again. Pure."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from ledger import ids
+from ledger.canonical import digest
+from ledger.errors import BlobError
+from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded, TokenArray
+from ledger.lineage_rows import Check
+from ledger.order import Recorded
+from ledger.proof import LeafFields, leaf_hash
+from ledger.store import stamp
+from ledger.tokens import array_of
+
+
+def calls_digest(call_ids: Sequence[str]) -> str:
+    """Hex SHA-256 with which the end of a rollout binds its model calls.
+
+    Args:
+        call_ids: by index, as `bound_calls` gives them.
+    """
+    return digest(list(call_ids))
+
+
+def bound_calls(events: Sequence[Recorded]) -> list[str]:
+    """Ids of the model calls in a rollout's stream by index, answered or not; its end binds the first `model_calls` of them."""
+    index_of: dict[str, int] = {}
+    for event in events:
+        body = event.body if event.kind in ("ModelCallDispatched", "ModelCalled") else None
+        if isinstance(body, ModelCallDispatched | ModelCalled):
+            index_of.setdefault(body.call_id, body.index)
+    return sorted(index_of, key=lambda call_id: (index_of[call_id], call_id))
+
+
+def event_fault(event: Recorded) -> str | None:
+    """What does not fit when an event's body hash, id and leaf are derived again; None when all do."""
+    if hashlib.sha256(event.body_bytes).digest() != event.body_hash:
+        return "its body does not match its body hash"
+    if ids.event_id(event.ledger_id, event.project, event.stream, event.key) != event.event_id:
+        return "its event id does not follow from its ledger, project, stream and key"
+    leaf = leaf_hash(
+        LeafFields(
+            ledger_id=event.ledger_id, event_id=event.event_id, project=event.project, stream=event.stream, version=event.version,
+            kind=event.kind, schema_version=event.schema_version, canonicaliser=event.canonicaliser, occurred_at=stamp(event.occurred_at),
+            actor_id=event.actor_id, correlation_id=event.correlation_id, causation_id=event.causation_id, key=event.key,
+            body_hash=event.body_hash,
+        )
+    )  # fmt: skip
+    return None if leaf == event.leaf else "its leaf does not match its fields"
+
+
+def token_faults(call: ModelCalled, data: Mapping[str, bytes]) -> list[str]:
+    """What does not fit among a call's token arrays, their hashes, and the counts that the upstream reported.
+
+    Args:
+        call: a model call.
+        data: blob id to bytes, of the blobs that could be read.
+    """
+    faults: list[str] = []
+    for name, array in arrays(call).items():
+        if array.data.blob_id not in data:
+            faults.append(f"{name}: blob {array.data.blob_id[:12]}… cannot be read")
+            continue
+        try:
+            array_of(array, data[array.data.blob_id])
+        except BlobError as error:
+            faults.append(f"{name}: {error}")
+    for name, counted in (("prompt_ids", "prompt_tokens"), ("sampled_ids", "completion_tokens")):
+        held, reported = arrays(call).get(name), call.usage.get(counted)
+        if call.status == "completed" and held is not None and reported is not None and held.count != reported:
+            faults.append(f"{name}: {held.count} recorded, {counted} says {reported}")
+    if call.logprobs is not None and call.sampled_ids is not None and call.logprobs.count != call.sampled_ids.count:
+        faults.append(f"logprobs: {call.logprobs.count} for {call.sampled_ids.count} sampled tokens")
+    return faults
+
+
+def arrays(call: ModelCalled) -> dict[str, TokenArray]:
+    """Name to token array, of those that were captured."""
+    named = {"prompt_ids": call.prompt_ids, "sampled_ids": call.sampled_ids, "logprobs": call.logprobs}
+    return {name: array for name, array in named.items() if array is not None}
+
+
+def checked(
+    chain: Sequence[tuple[Recorded, EventBody]], stream: str, data: Mapping[str, bytes], *, broken: tuple[Sequence[str], Sequence[str]]
+) -> tuple[Check, ...]:
+    """The checks of a chain.
+
+    Args:
+        chain: events with their bodies, in position order.
+        stream: of the rollout.
+        data: blob id to bytes, of the blobs that could be read.
+        broken: what was wrong with each event and each blob that could not be read.
+    """
+    events, bodies = [event for event, _ in chain], [body for _, body in chain]
+    bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
+    calls = [body for body in bodies if isinstance(body, ModelCalled)]
+    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in token_faults(call, data)]
+    checks = [
+        _check("events", bad_events, f"{len(events)} events: body hash, id and leaf derived again"),
+        _check("blobs", broken[1], f"{len(data)} blobs match the commitments in the events"),
+        _check("tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their SHA-256 and reported counts"),
+    ]
+    own = [event for event in events if event.stream == stream]
+    ends = [body for body in bodies if isinstance(body, RolloutEnded)]
+    if ends:
+        bound = bound_calls(own)[: ends[0].model_calls]
+        wrong = [] if calls_digest(bound) == ends[0].calls_digest else [f"the end binds {ends[0].model_calls} calls, other than those here"]
+        checks.append(_check("bound calls", wrong, f"the end binds exactly these {len(bound)} model calls"))
+    given = {event.stream for event in events if event.kind == "VerdictGiven"}
+    named = [verdict for body in bodies if isinstance(body, RewardDerived) for verdict in body.verdict_ids]
+    gone = [f"verdict {verdict} is named by a reward and is not here" for verdict in named if f"verdict-{verdict}" not in given]
+    checks.append(_check("derivation", gone, f"{len(named)} verdicts that rewards were derived from are here"))
+    return tuple(checks)
+
+
+def _check(name: str, faults: Sequence[str], fine: str) -> Check:
+    return Check(name, not faults, fine if not faults else "; ".join(faults))

@@ -1,0 +1,116 @@
+"""Blocking asset checks: coverage of the expected slots, oracles that succeed, and a reason for every missing reward."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ledger import queries
+from ledger.attempts import attempts
+from ledger.queries import Filter, RolloutLine
+from pipelines.assets.evaluation import rewards, verdicts
+from pipelines.assets.rollouts import rollouts
+from pipelines.figures import coverage_table, markdown_table, missing_table
+from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
+from pipelines.resources import Deployment, ExperimentFiles, opened_lab
+from training.lab import Lab
+
+ORACLE = "oracle"
+_NAMED = 20
+_PAGE = 1000
+
+
+@dg.asset_check(asset=rollouts, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def every_slot_is_filled(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """Every slot that the experiment's file asks for has one counted attempt, and expected = measured + failed + omitted + unknown."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        expected = _expected_slots(lab, part.round)
+        filled = {(a.group_id, a.slot) for a in attempts(lab.ledger, sorted({group_id for group_id, _ in expected})) if a.counts}
+        empty = [name for slot, name in expected.items() if slot not in filled]
+        queries.fresh(lab.ledger)
+        lines = queries.coverage(lab.ledger, Filter(experiment_id=lab.experiment_id, round=part.round))
+    unequal = [c for c in lines if c.expected != c.measured + c.failed + c.omitted + c.unknown]
+    return dg.AssetCheckResult(
+        passed=not empty and not unequal,
+        description=f"{len(expected) - len(empty)} of {len(expected)} expected slots have a counted attempt" + _named(empty, "without"),
+        metadata={
+            "expected": len(expected),
+            "empty": len(empty),
+            "rows that do not add up": len(unequal),
+            "coverage": dg.MetadataValue.md(coverage_table(lines)),
+        },
+    )
+
+
+@dg.asset_check(asset=verdicts, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def oracles_succeed(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """The reference policy succeeds on every bundle that it was tried on; a bundle on which it does not is broken, and is named."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        queries.fresh(lab.ledger)
+        tried = list(_lines(lab, Filter(run_id=lab.run(part.round).run_id, round=part.round, policy=ORACLE, counted=True)))
+    broken = [line for line in tried if line.outcome != "succeeded"]
+    rows = [[line.bundle, line.world, line.outcome, line.ended_by, line.rollout_id] for line in broken]
+    names = [str(line.bundle or line.bundle_id) for line in broken]
+    return dg.AssetCheckResult(
+        passed=not broken,
+        description=f"the oracle succeeded in {len(tried) - len(broken)} of {len(tried)} rollouts" + _named(names, "but not on"),
+        metadata={
+            "tried": len(tried),
+            "broken": len(broken),
+            "bundles": dg.MetadataValue.md(markdown_table(["bundle", "world", "outcome", "ended by", "rollout"], rows)),
+        },
+    )
+
+
+@dg.asset_check(asset=rewards, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def nulls_have_reasons(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """Every ended rollout has a reward, and every reward without a number says why."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        queries.fresh(lab.ledger)
+        missing = queries.missing_rewards(lab.ledger, Filter(run_id=lab.run(part.round).run_id, round=part.round, counted=True))
+    unexplained = sum(line.count for line in missing if not line.derived or not line.reason)
+    return dg.AssetCheckResult(
+        passed=unexplained == 0,
+        description=f"{sum(line.count for line in missing)} rollouts have no number, {unexplained} of them without a recorded reason",
+        metadata={"unexplained": unexplained, "missing": dg.MetadataValue.md(missing_table(missing))},
+    )
+
+
+CHECKS = [every_slot_is_filled, oracles_succeed, nulls_have_reasons]
+
+
+def _expected_slots(lab: Lab, round: int) -> dict[tuple[str, int], str]:
+    """(group, slot) that the experiment's file asks for, to a name that a person can read."""
+    run = lab.run(round)
+    return {
+        (run.group_id(group), slot): f"{group.policy.name} on {group.bundle.draft.name} #{slot}"
+        for collection in lab.config.collect
+        for group in lab.prepare(collection).groups
+        for slot in range(group.size)
+    }
+
+
+def _lines(lab: Lab, where: Filter) -> Iterator[RolloutLine]:
+    offset = 0
+    while True:
+        page = queries.rollouts(lab.ledger, where, limit=_PAGE, offset=offset, newest=False)
+        yield from page.lines
+        offset += len(page.lines)
+        if not page.lines or offset >= page.total:
+            return
+
+
+def _named(names: list[str], how: str) -> str:
+    """A clause that names the first of the names and says how many more there are; nothing without names."""
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"; {how} {', '.join(names[:_NAMED])}{more}"

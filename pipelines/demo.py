@@ -1,0 +1,127 @@
+"""The demo: the whole path from a task to a traced reward, with a real model; running it again adds nothing. Starts processes."""
+
+import importlib.util
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ledger.connect import connect
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ledger import queries
+from ledger.errors import EngineFailed
+from ledger.outcome import OUTCOMES
+from ledger.queries_rows import Filter, OutcomeSummary
+from ledger.settings import Settings
+from training import stages
+from training.lab import SMOLLM2, Lab
+from training.run_config import RunConfig
+
+HIDDEN_OUTCOMES = ("running",)
+
+
+class Screen:
+    """Progress bars and lines on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bars: dict[str, TaskID] = {}
+        self._progress = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+        )
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Show the bars while the block runs."""
+        with self._progress:
+            yield
+
+    def say(self, line: str) -> None:
+        """Print one line above the bars."""
+        self.console.print(f"  {line}", markup=False, highlight=False)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Advance the bar named `what`."""
+        if what not in self._bars:
+            self._bars[what] = self._progress.add_task(what, total=total)
+        self._progress.advance(self._bars[what], done)
+
+
+def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_model: bool = True) -> None:
+    """Run every stage of the experiment and print the table and what to try next.
+
+    Args:
+        settings: where the ledger, the models and the wheels are.
+        config: the experiment.
+        console: where to print.
+        with_model: False leaves out the rollouts that need a model server.
+    Raises:
+        TallyError: a stage could not be done; running again goes on from there.
+    """
+    began = time.monotonic()
+    screen = Screen(console)
+    model = with_model and any(collection.policy == SMOLLM2 for collection in config.collect)
+    if model and importlib.util.find_spec("vllm") is None:
+        raise EngineFailed("vLLM is not installed: install the extra `cpu` or `gpu`, or run `tally demo --without-model`")
+    with connect(settings, say=screen.say) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
+        try:
+            warming = _warm(lab) if model else None
+            stages.task_bundles(lab, progress=screen.progress)
+            kept = [c.policy for c in config.collect if c.policy != SMOLLM2]
+            stages.rollouts(lab, policies=kept, progress=screen.progress)
+            if warming is not None:
+                warming.join()
+                stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress)
+            stages.verdicts(lab, progress=screen.progress)
+            stages.rewards(lab, progress=screen.progress)
+        finally:
+            lab.cool()
+        queries.fresh(ledger)
+        where = Filter(run_id=lab.run().run_id)
+        summary = queries.outcomes(ledger, where)
+        page = queries.rewards(ledger, Filter(run_id=lab.run().run_id, policy=SMOLLM2 if model else None), limit=1)
+        position = ledger.barrier()
+    console.print(summary_table(summary))
+    console.print(f"ledger at position {position}; {time.monotonic() - began:.0f} s", highlight=False)
+    _next_steps(console, settings, page.lines[0].reward_id if page.lines else None)
+
+
+def summary_table(summary: list[OutcomeSummary]) -> Table:
+    """Policy and world against outcomes, with the denominators that rates are over."""
+    shown = [outcome for outcome in OUTCOMES if outcome not in HIDDEN_OUTCOMES or any(row.counts[outcome] for row in summary)]
+    table = Table(title="Outcomes of counted rollouts", caption="success = succeeded / judged; a null reward is not a zero")
+    names = [outcome.replace("_", " ") for outcome in shown]
+    for column in ("policy", "world", "rollouts", *names, "success", "rewards", "null", "mean", "superseded"):
+        table.add_column(column, justify="left" if column in ("policy", "world") else "right")
+    for row in summary:
+        rate = "–" if row.success_rate is None else f"{row.counts['succeeded']}/{row.judged}"
+        mean = "–" if row.mean_reward is None else f"{row.mean_reward:.3f}"
+        counts = [str(row.counts[outcome]) if row.counts[outcome] else "·" for outcome in shown]
+        table.add_row(
+            str(row.key["policy"]), str(row.key["world"]), str(row.rollouts), *counts, rate, str(row.rewards),
+            str(row.rollouts - row.rewards), mean, str(row.superseded),
+        )  # fmt: skip
+    return table
+
+
+def _warm(lab: Lab) -> threading.Thread:
+    thread = threading.Thread(target=lab.warm, name="tally-engine", daemon=True)
+    thread.start()
+    return thread
+
+
+def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> None:
+    lines = ["Try next:"]
+    if reward_id is not None:
+        lines.append(f"  tally trace {reward_id}      a reward of the model, down to its tokens")
+    lines += [
+        "  tally verify                 re-derive every hash of the ledger",
+        "  tally rollouts               what was run, and how it ended",
+        f"  tally ui                     rewards, traces, disagreements: http://127.0.0.1:{settings.ui_port}",
+        f"  tally dagster                the asset graph: http://127.0.0.1:{settings.dagster_port}",
+        "  tally stop                   stop the servers of this folder",
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Fixtures of a real vLLM server."""
