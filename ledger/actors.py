@@ -41,7 +41,8 @@ def person_named(ledger: LedgerHandle, name: str) -> str:
         # Two first decisions of one person at the same time must not become two persons.
         conn.execute("SELECT pg_advisory_xact_lock(74616, 5)")
         row = conn.execute(
-            "SELECT actor_id FROM actor WHERE lower(name) = lower(%s) AND starts_with(actor_id, 'person-') ORDER BY actor_id LIMIT 1", (plain,)
+            "SELECT actor_id FROM actor WHERE lower(name) = lower(%s) AND starts_with(actor_id, 'person-') ORDER BY actor_id LIMIT 1",
+            (plain,),
         ).fetchone()
         if row is not None:
             return str(row[0])

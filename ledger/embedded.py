@@ -227,7 +227,7 @@ def _started(layout: Layout, binaries: Binaries, say: Callable[[str], None]) -> 
         with opened_log(layout) as log:
             began = log_size(layout)
             pid = spawn(server_command(layout, binaries, port), layout.account, log)
-        if ready := _ready(layout, pid, say):
+        if ready := _ready(layout, pid, say, since=began):
             return ready
         # A starter that was killed may have left a server that only now shows itself.
         if other := _attached(layout, say):
@@ -239,14 +239,14 @@ def _started(layout: Layout, binaries: Binaries, say: Callable[[str], None]) -> 
     raise EmbeddedPostgresError(f"{_PORT_TRIES} ports of {HOST} were taken one after the other; the last was {port}")
 
 
-def _ready(layout: Layout, pid: int, say: Callable[[str], None]) -> int | None:
+def _ready(layout: Layout, pid: int, say: Callable[[str], None], *, since: int = 0) -> int | None:
     """The port of the server with this pid once it accepts connections; None when it ended before."""
     pacer = Pacer(say)
 
     def progress(seconds: int) -> str:
-        last = (log_tail(layout).splitlines() or [""])[-1]
+        last = (log_tail(layout, since).splitlines() or [""])[-1]
         doing = "recovering" if "recover" in last or "redo" in last else "starting"
-        return f"PostgreSQL on {layout.data_dir} is {doing}, {seconds} s: {last}"
+        return f"PostgreSQL on {layout.data_dir} is {doing}, {seconds} s{last and f': {last}'}"
 
     while True:
         noted = read_pid_file(layout.data_dir)

@@ -180,7 +180,8 @@ def _verdict(chain: Chain, event: Recorded, body: VerdictGiven, counting: str | 
         verdict_id=body.verdict_id, verifier_id=body.verifier_id, verifier=None if verifier is None else verifier.name,
         verifier_kind=body.verifier_kind, planted=verifier is not None and verifier.planted,
         source_digest=None if verifier is None else chain.sha256(verifier.source),
-        source=None if verifier is None else chain.text(verifier.source), role=body.role, status=body.status, passed=body.passed, counts=body.verdict_id == counting,
+        source=None if verifier is None else chain.text(verifier.source), role=body.role,
+        status=body.status, passed=body.passed, counts=body.verdict_id == counting,
         conditions=tuple(ConditionTrace(c.name, c.status, c.in_basis, chain.value(c.evidence)) for c in body.conditions),
         error=chain.text(body.error), side_effects=chain.value(body.side_effects), side_effect_count=body.side_effect_count,
         state_end=body.state_end, position=event.position,
@@ -232,7 +233,8 @@ def _calls(chain: Chain) -> Iterator[CallTrace]:
         answer = body if isinstance(body, ModelCalled) else None
         yield CallTrace(
             call_id=call_id, index=body.index, participant=body.participant, role=body.role,
-            status=None if answer is None else answer.status, model=None if intent is None else intent.model, request=None if intent is None else chain.value(intent.request),
+            status=None if answer is None else answer.status, model=None if intent is None else intent.model,
+            request=None if intent is None else chain.value(intent.request),
             response=None if answer is None else chain.value(answer.response),
             prompt_ids=None if answer is None else chain.array(answer.prompt_ids),
             sampled_ids=None if answer is None else chain.array(answer.sampled_ids),

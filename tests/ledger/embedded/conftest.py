@@ -75,7 +75,7 @@ def _copy_owned(source: str, target: str) -> str:
 
 
 def make_place(binaries: Path, made: Path | None = None) -> Iterator[Place]:
-    """A place that other accounts can pass, as they cannot pass pytest's own; in memory where possible, because disks would be waited for."""
+    """A place that other accounts can pass, as they cannot pass pytest's own; in memory where possible, to wait for no disk."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 2**30
     path = Path(tempfile.mkdtemp(prefix="tally-embedded-", dir=memory if roomy else "/var/tmp"))

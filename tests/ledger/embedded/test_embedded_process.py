@@ -220,7 +220,8 @@ def test_an_impatient_stop_ends_the_server_at_once_and_keeps_what_was_committed(
             os.kill(checkpointer, signal.SIGCONT)
 
     assert embedded.stop(home, say=say, patience_s=1.2) is True
-    assert [text.rpartition(" is ")[2] for text in place_18.said] == ["stopping, 1 s", "stopping, 1 s"]
+    assert all("is stopping" in text for text in place_18.said)
+    assert len(place_18.said) >= 2
     place_18.start(home)
     assert count(url) == 5
 

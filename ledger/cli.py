@@ -1,0 +1,158 @@
+"""The command `tally`: database, migration, reading and verification here, the commands of other packages through entry points."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ledger import cli_read, embedded
+from ledger.cli_settings import asked_settings, open_asked
+from ledger.connect import database_url
+from ledger.errors import SettingsError, TallyError
+from ledger.migrate import head_revision, upgrade
+from ledger.settings import Settings
+from ledger.terminal import cell, console, plain, print_json
+from ledger.verify import verify as verify_ledger
+
+GROUP = "tallystick.commands"
+PROBLEMS_SHOWN = 20
+app = typer.Typer(
+    name="tally", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="The ledger of agentic RL: what was sampled, what judged it, and what came of it.",
+)  # fmt: skip
+database = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL server.")
+app.add_typer(database, name="db")
+cli_read.add_to(app)
+
+
+@app.callback()
+def root() -> None:
+    """Settings come from the environment: TALLY_DATA_DIR, TALLY_DATABASE_URL, TALLY_PROJECT, TALLY_ACTOR."""
+
+
+@database.command("start")
+def start(ctx: typer.Context) -> None:
+    """Start the embedded server, or attach to it when it runs."""
+    settings = _embedded_settings(ctx)
+    server = embedded.start(settings.data_dir / "postgres", say=_say)
+    console().print(f"PostgreSQL {server.version} runs on {server.host}:{server.port}")
+
+
+@database.command("stop")
+def stop(ctx: typer.Context) -> None:
+    """Stop the embedded server."""
+    settings = _embedded_settings(ctx)
+    stopped = embedded.stop(settings.data_dir / "postgres", say=_say)
+    console().print("stopped" if stopped else "was not running")
+
+
+@database.command("status")
+def status(ctx: typer.Context) -> None:
+    """Say what is known of the embedded server; exit code 1 when it does not run."""
+    found = embedded.status(_embedded_settings(ctx).data_dir / "postgres")
+    where = "" if found.port is None else f" on port {found.port}, pid {found.pid}"
+    console().print(cell(f"{found.state}{where}: {found.detail}"))
+    if found.state != "running":
+        raise typer.Exit(1)
+
+
+@app.command()
+def migrate(ctx: typer.Context) -> None:
+    """Bring the database to this release's schema."""
+    upgrade(database_url(asked_settings(ctx)))
+    console().print(f"the database is at revision {head_revision()}")
+
+
+@app.command()
+def verify(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False) -> None:
+    """Derive everything that is hashed or stored twice again; exit code 1 with the first event that does not fit."""
+    with open_asked(ctx) as ledger, _bar() as bar:
+        task = bar.add_task("verify", total=None)
+        report = verify_ledger(ledger, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    if as_json:
+        problems = [{"position": p.position, "subject": p.subject, "fault": p.fault} for p in report.problems]
+        print_json({"intact": report.intact, "events": report.events, "position": report.position, "blobs": report.blobs,
+                    "token_arrays": report.token_arrays, "problems": problems})  # fmt: skip
+    else:
+        counts = f"{report.events} events up to position {report.position}, {report.blobs} blobs, {report.token_arrays} token arrays"
+        out = console()
+        out.print(cell(f"{'intact' if report.intact else 'NOT INTACT'}: {counts}", "bold green" if report.intact else "bold red"))
+        for index, problem in enumerate(report.problems[:PROBLEMS_SHOWN]):
+            place = "" if problem.position is None else f"position {problem.position}, "
+            out.print(cell(f"{'first' if index == 0 else 'then'}: {place}{problem.subject}: {problem.fault}"), soft_wrap=True)
+        if len(report.problems) > PROBLEMS_SHOWN:
+            out.print(f"and {len(report.problems) - PROBLEMS_SHOWN} more; --json lists all")
+    if not report.intact:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
+    """The exit code of a command line: 0, 1 when what was asked about does not fit, 2 for misuse, 130 for Ctrl-C.
+
+    Args:
+        arguments: after the name of the command.
+        settings: in place of those of the environment.
+    """
+    try:
+        _load_commands(arguments)
+        app(list(arguments), prog_name="tally", obj=settings)
+    except TallyError as error:
+        console(error=True).print(cell(f"{type(error).__name__}: {error}"), soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        console(error=True).print("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe has gone; without this the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    return 0
+
+
+def _load_commands(arguments: Sequence[str]) -> None:
+    """Add the commands of other packages: the one that is asked for, or all of them for a help page or an unknown name."""
+    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups if group.name is not None}
+    found: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP) if point.name not in known}
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if asked in known:
+        return
+    for name in [asked] if asked in found else sorted(found):
+        loaded: Any = found[str(name)].load()
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name)
+        else:
+            app.command(name)(loaded)
+
+
+def _embedded_settings(ctx: typer.Context) -> Settings:
+    settings = asked_settings(ctx)
+    if settings.database_url is not None:
+        raise SettingsError("TALLY_DATABASE_URL names a server that is not ours to start or stop; unset it to use the embedded one")
+    return settings
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(error=True),
+        transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+
+
+def _say(line: str) -> None:
+    console(error=True).print(plain(line), style="dim")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Verification of a whole ledger: whatever is stored twice or hashed is derived again and compared. Reads the database; orders first."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from ledger import blobs
+from ledger.canonical import canonical_bytes, parse
+from ledger.errors import BlobError, CanonicalError, UnknownEventKind
+from ledger.events import EventBody, ModelCalled, TokenArray
+from ledger.ledger import LedgerHandle
+from ledger.lineage_checks import arrays, event_fault
+from ledger.order import Recorded, recorded
+from ledger.tokens import array_of
+from ledger.verify_tables import TABLE_CHECKS
+
+Connection = psycopg.Connection[Any]
+Progress = Callable[[int, int], None]
+BATCH = 1000
+BLOB_BATCH = 64
+_COLUMNS = ", ".join(
+    {"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded)
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that does not fit: in which event, or which row, and why. `position` is None for what is in no ordered event."""
+
+    position: int | None
+    subject: str
+    fault: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was verified, and what did not fit, the earliest event first."""
+
+    events: int
+    position: int
+    blobs: int
+    token_arrays: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def intact(self) -> bool:
+        """Whether everything fits."""
+        return not self.problems
+
+
+def verify(ledger: LedgerHandle, *, progress: Progress = lambda done, total: None) -> Report:
+    """The report on all projects of a ledger, as of one moment.
+
+    Args:
+        ledger: to verify.
+        progress: called with events and blobs done so far, and how many there are.
+    """
+    position = ledger.barrier()
+    with ledger.connection() as conn:
+        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        counts = conn.execute("SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM blob)").fetchone()
+        events, stored = (0, 0) if counts is None else (int(counts[0]), int(counts[1]))
+        problems: list[Problem] = []
+        named: dict[str, list[tuple[int | None, str, TokenArray]]] = {}
+        for done, batch in _batches(conn):
+            problems += _check_events(conn, batch, named)
+            progress(done, events + stored)
+        for done, found in _check_blobs(conn, named):
+            problems += found
+            progress(events + done, events + stored)
+        for subject, statement in TABLE_CHECKS:
+            problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
+    problems.sort(key=lambda problem: (problem.position is None, problem.position or 0))
+    return Report(events, position, stored, sum(map(len, named.values())), tuple(problems))
+
+
+def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
+    done = 0
+    with conn.cursor(name="verify_events") as cursor:
+        cursor.execute(f"SELECT {_COLUMNS} FROM event AS e LEFT JOIN event_order AS o USING (id) ORDER BY o.position NULLS LAST, e.id")
+        while rows := cursor.fetchmany(BATCH):
+            done += len(rows)
+            yield done, [recorded(row) for row in rows]
+
+
+def _check_events(
+    conn: Connection, batch: Sequence[Recorded], named: dict[str, list[tuple[int | None, str, TokenArray]]]
+) -> Iterator[Problem]:
+    ids = [UUID(event.event_id) for event in batch]
+    edges: dict[str, set[tuple[str, str, str]]] = {}
+    for event_id, *edge in conn.execute("SELECT event_id, child, parent, relation FROM edge WHERE event_id = ANY (%s)", (ids,)):
+        edges.setdefault(str(event_id), set()).add((edge[0], edge[1], edge[2]))
+    uses: dict[str, set[str]] = {}
+    for event_id, blob_id in conn.execute("SELECT event_id, blob_id FROM blob_use WHERE event_id = ANY (%s)", (ids,)):
+        uses.setdefault(str(event_id), set()).add(bytes(blob_id).hex())
+    stated: list[tuple[Recorded, tuple[str, str, str]]] = []
+    for event in batch:
+        subject = f"event {event.event_id} ({event.kind} in {event.stream})"
+        try:
+            body = event.body
+            faults = [*_event_faults(event, body)]
+        except (UnknownEventKind, CanonicalError) as error:
+            yield Problem(event.position, subject, event_fault(event) or f"it cannot be read: {error}")
+            continue
+        wanted = {(edge.child, edge.parent, edge.relation) for edge in body.edges()}
+        stated += [(event, edge) for edge in wanted]
+        faults += [f"edge {edge} is not what it states" for edge in sorted(edges.get(event.event_id, set()) - wanted)]
+        if {ref.blob_id for ref in body.blobs()} != uses.get(event.event_id, set()):
+            faults.append("the blobs it is noted to use are not those that it names")
+        if isinstance(body, ModelCalled):
+            for name, array in arrays(body).items():
+                named.setdefault(array.data.blob_id, []).append((event.position, f"{subject}: {name}", array))
+        yield from (Problem(event.position, subject, fault) for fault in faults)
+    yield from _missing_edges(conn, stated)
+
+
+def _event_faults(event: Recorded, body: EventBody) -> Iterator[str]:
+    fault = event_fault(event)
+    if fault is not None:
+        yield fault
+    if canonical_bytes(parse(event.body_bytes)) != event.body_bytes:
+        yield "its body is not in canonical form"
+    if (body.stream(), body.key()) != (event.stream, event.key):
+        yield f"its body belongs to stream {body.stream()!r} under key {body.key()!r}, not to {event.stream!r} under {event.key!r}"
+
+
+def _missing_edges(conn: Connection, stated: Sequence[tuple[Recorded, tuple[str, str, str]]]) -> Iterator[Problem]:
+    rows = conn.execute(
+        "SELECT u.n FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS u (project, child, parent, relation, n)"
+        " WHERE NOT EXISTS (SELECT FROM edge AS x WHERE x.project = u.project AND x.child = u.child AND x.parent = u.parent"
+        "   AND x.relation = u.relation)",
+        ([event.project for event, _ in stated], *([edge[part] for _, edge in stated] for part in range(3))),
+    ).fetchall()
+    for row in rows:
+        event, edge = stated[int(row[0]) - 1]
+        yield Problem(event.position, f"event {event.event_id} ({event.kind} in {event.stream})", f"edge {edge}, stated by it, is missing")
+
+
+def _check_blobs(
+    conn: Connection, named: dict[str, list[tuple[int | None, str, TokenArray]]]
+) -> Iterator[tuple[int, list[Problem]]]:
+    done = 0
+    with conn.cursor(name="verify_blobs") as cursor:
+        cursor.execute("SELECT blob_id FROM blob ORDER BY blob_id")
+        while rows := cursor.fetchmany(BLOB_BATCH):
+            problems: list[Problem] = []
+            for blob_id in [bytes(row[0]).hex() for row in rows]:
+                try:
+                    data = blobs.read(conn, blob_id)
+                except BlobError as error:
+                    problems.append(Problem(_first_use(conn, blob_id), f"blob {blob_id}", str(error)))
+                    continue
+                for position, subject, array in named.get(blob_id, []):
+                    try:
+                        array_of(array, data)
+                    except BlobError as error:
+                        problems.append(Problem(position, subject, str(error)))
+            done += len(rows)
+            yield done, problems
+
+
+def _first_use(conn: Connection, blob_id: str) -> int | None:
+    row = conn.execute(
+        "SELECT min(o.position) FROM blob_use AS u JOIN event AS e USING (event_id) JOIN event_order AS o USING (id) WHERE u.blob_id = %s",
+        (bytes.fromhex(blob_id),),
+    ).fetchone()
+    return None if row is None or row[0] is None else int(row[0])

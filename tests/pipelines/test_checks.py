@@ -1,0 +1,51 @@
+"""The blocking checks: each passes on a healthy run and fails, with names, on the fault that it is for."""
+
+import dagster as dg
+
+from tests.pipelines.conftest import Site
+
+CHECK_KEYS = {
+    "every_slot_is_filled": dg.AssetCheckKey(dg.AssetKey("rollouts"), "every_slot_is_filled"),
+    "oracles_succeed": dg.AssetCheckKey(dg.AssetKey("verdicts"), "oracles_succeed"),
+    "nulls_have_reasons": dg.AssetCheckKey(dg.AssetKey("rewards"), "nulls_have_reasons"),
+}
+
+
+def checked(site: Site, key: str, name: str) -> dg.AssetCheckEvaluation:
+    """The evaluation of one check by itself."""
+    (evaluation,) = site.run(key, dg.AssetSelection.checks(CHECK_KEYS[name])).get_asset_check_evaluations()
+    return evaluation
+
+
+def test_all_checks_pass_on_a_healthy_run_and_are_blocking(site: Site) -> None:
+    result = site.run(site.one_task("healthy"))
+    assert result.success
+    evaluations = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
+    assert set(evaluations) == set(CHECK_KEYS)
+    assert all(evaluation.passed and evaluation.blocking for evaluation in evaluations.values())
+
+
+def test_a_broken_oracle_is_named_and_its_rollouts_get_no_reward(site: Site) -> None:
+    result = site.run(site.one_task("cut_short", calls_per_turn=1))
+    assert not result.success
+    failed = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
+    assert [evaluation.check_name for evaluation in failed] == ["oracles_succeed"]
+    assert failed[0].description == "the oracle succeeded in 0 of 1 rollouts; but not on desk_7_0"
+    assert result.asset_materializations_for_node("verdicts")
+    assert not result.asset_materializations_for_node("rewards")
+
+
+def test_a_slot_without_an_attempt_is_named(site: Site) -> None:
+    key = site.one_task("unattempted")
+    assert site.run(key, ["task_bundles"]).success
+    evaluation = checked(site, key, "every_slot_is_filled")
+    assert not evaluation.passed
+    assert evaluation.description == "0 of 1 expected slots have a counted attempt; without oracle on desk_7_0 #0"
+
+
+def test_a_rollout_without_a_reward_has_no_recorded_reason(site: Site) -> None:
+    key = site.one_task("unrewarded")
+    assert site.run(key, ["task_bundles", "rollouts", "verdicts"]).success
+    evaluation = checked(site, key, "nulls_have_reasons")
+    assert not evaluation.passed
+    assert evaluation.metadata["unexplained"].value == 1

@@ -1,0 +1,23 @@
+"""The code location loads, and its graph, pool and checks are as declared."""
+
+import dagster as dg
+
+from pipelines.assets.rollouts import ENGINE_POOL
+from pipelines.definitions import ASSETS, defs
+from pipelines.partitions import EXPERIMENT_ROUNDS
+
+
+def test_the_code_location_loads() -> None:
+    dg.Definitions.validate_loadable(defs)
+    assert defs.resolve_job_def("experiment").partitions_def == EXPERIMENT_ROUNDS
+
+
+def test_the_assets_form_one_chain_with_one_partition_a_round() -> None:
+    upstream = {asset.key.to_user_string(): {key.to_user_string() for key in asset.dependency_keys} for asset in ASSETS}
+    assert upstream == {"task_bundles": set(), "rollouts": {"task_bundles"}, "verdicts": {"rollouts"}, "rewards": {"verdicts"}}
+    assert all(asset.partitions_def == EXPERIMENT_ROUNDS for asset in ASSETS)
+
+
+def test_only_rollouts_wait_for_the_engine() -> None:
+    pools = {asset.key.to_user_string(): asset.op.pool for asset in ASSETS}
+    assert pools == {"task_bundles": None, "rollouts": ENGINE_POOL, "verdicts": None, "rewards": None}

@@ -1,0 +1,54 @@
+"""The contract of every family of methods, once for all."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from ledger.errors import MethodError
+from ledger.methods import Family
+from training.rewards import rewards
+from training.verifiers import verifiers
+
+FAMILIES: tuple[Family[Any], ...] = (rewards, verifiers)
+METHODS = [(family, name) for family in FAMILIES for name in family.names()]
+
+
+@pytest.mark.parametrize(("family", "name"), METHODS, ids=[f"{family.package}.{name}" for family, name in METHODS])
+def test_a_method_is_a_function_named_as_its_file(family: Family[Any], name: str) -> None:
+    method = family[name]
+    assert method.__name__ == name
+    assert (inspect.getdoc(method) or "").strip()
+    required = [p for p in inspect.signature(method).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    optional = [p for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert all(p.default is p.empty for p in required)
+    assert all(p.default is not p.empty for p in optional)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=[family.package for family in FAMILIES])
+def test_all_methods_of_a_family_take_the_same_arguments(family: Family[Any]) -> None:
+    taken = {
+        name: [p.name for p in inspect.signature(family[name]).parameters.values() if p.kind is not p.KEYWORD_ONLY] for name in family.names()
+    }
+    assert len({tuple(names) for names in taken.values()}) == 1, taken
+
+
+def test_binding_names_what_is_wrong() -> None:
+    with pytest.raises(MethodError, match="no method 'nothing'; it has all_conditions"):
+        rewards.bind("nothing")
+    with pytest.raises(MethodError, match="takes no parameter 'scale'"):
+        rewards.bind("all_conditions", scale=2)
+
+
+def test_a_reference_depends_on_name_parameters_and_source() -> None:
+    bound = verifiers.bind("bfcl_checker")
+    assert bound.ref.method_id == verifiers.bind("bfcl_checker").ref.method_id
+    assert bound.ref.method_id != verifiers.bind("bfcl_checker", wheel="bfcl-eval==0").ref.method_id
+    assert len({verifiers.bind(name).ref.method_id for name in verifiers.names()}) == len(verifiers.names())
+
+
+def test_a_source_holds_what_the_method_imports_from_its_package() -> None:
+    source = verifiers.bind("desk_conditions").source
+    assert source.startswith("# file: training.verifiers.desk_conditions\n")
+    assert "# file: training.verifiers._desk_rules\n" in source
+    assert "# file: training.worlds.bfcl.worker\n" in verifiers.bind("bfcl_checker").source
