@@ -12,10 +12,13 @@ from ledger.errors import BlobError
 from ledger.events.base import BlobRef
 
 CHUNK_BYTES = 4 * 1024 * 1024
+PIPELINED_BYTES = 256 * 1024
+"""Larger messages go by themselves: psycopg 3 hangs on about 1 MB inside a pipeline."""
 MAX_BYTES = 1024 * 1024 * 1024
 PUBLIC = "public"
 """Subject of content that is nobody's: sources, schemas, public tasks. Its salt is empty, so equal content has equal names everywhere."""
 
+_INSERT_CHUNK = "INSERT INTO blob_chunk (blob_id, chunk, data) VALUES (%s, %s, %s)"
 Connection = psycopg.Connection[Any]
 
 
@@ -66,26 +69,34 @@ def write(conn: Connection, blobs: Iterable[Pending]) -> int:
     unique = {blob.ref.blob_id: blob for blob in blobs}
     if not unique:
         return 0
-    wanted = [bytes.fromhex(blob_id) for blob_id in sorted(unique)]
-    known = {bytes(row[0]).hex() for row in conn.execute("SELECT blob_id FROM blob WHERE blob_id = ANY (%s)", (wanted,))}
-    new = [unique[blob_id] for blob_id in sorted(unique) if blob_id not in known]
-    for blob in new:
-        _write_one(conn, blob)
+    ordered = [unique[blob_id] for blob_id in sorted(unique)]
+    rows = conn.execute(
+        "INSERT INTO blob (blob_id, subject_id, size, chunks)"
+        " SELECT b, s, z, c FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, n)"
+        " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id",
+        (
+            [bytes.fromhex(blob.ref.blob_id) for blob in ordered],
+            [blob.subject_id for blob in ordered],
+            [len(blob.data) for blob in ordered],
+            [_chunks(blob) for blob in ordered],
+        ),
+    ).fetchall()
+    new = [unique[bytes(row[0]).hex()] for row in rows]
+    parts = [
+        (bytes.fromhex(blob.ref.blob_id), chunk, blob.data[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES])
+        for blob in new
+        for chunk in range(_chunks(blob))
+    ]
+    with conn.cursor() as cursor:
+        cursor.executemany(_INSERT_CHUNK, [part for part in parts if len(part[2]) <= PIPELINED_BYTES])
+        for part in parts:
+            if len(part[2]) > PIPELINED_BYTES:
+                cursor.execute(_INSERT_CHUNK, part)
     return len(new)
 
 
-def _write_one(conn: Connection, blob: Pending) -> None:
-    blob_id = bytes.fromhex(blob.ref.blob_id)
-    chunks = max(1, -(-len(blob.data) // CHUNK_BYTES))
-    made = conn.execute(
-        "INSERT INTO blob (blob_id, subject_id, size, chunks) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
-        (blob_id, blob.subject_id, len(blob.data), chunks),
-    )
-    if made.rowcount == 0:
-        return
-    for chunk in range(chunks):
-        part = blob.data[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]
-        conn.execute("INSERT INTO blob_chunk (blob_id, chunk, data) VALUES (%s, %s, %s)", (blob_id, chunk, part))
+def _chunks(blob: Pending) -> int:
+    return max(1, -(-len(blob.data) // CHUNK_BYTES))
 
 
 def read(conn: Connection, blob_id: str) -> bytes:

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ledger import cli_read, embedded
 from ledger.cli_settings import asked_settings, open_asked
-from ledger.connect import database_url
+from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
-from ledger.migrate import head_revision, upgrade
+from ledger.migrate import head_revision
 from ledger.settings import Settings
 from ledger.terminal import cell, console, plain, print_json
 from ledger.verify import verify as verify_ledger
@@ -63,7 +63,7 @@ def status(ctx: typer.Context) -> None:
 @app.command()
 def migrate(ctx: typer.Context) -> None:
     """Bring the database to this release's schema."""
-    upgrade(database_url(asked_settings(ctx)))
+    migrate_database(asked_settings(ctx))
     console().print(f"the database is at revision {head_revision()}")
 
 
@@ -129,7 +129,12 @@ def _load_commands(arguments: Sequence[str]) -> None:
     if asked in known:
         return
     for name in [asked] if asked in found else sorted(found):
-        loaded: Any = found[str(name)].load()
+        try:
+            loaded: Any = found[str(name)].load()
+        except ImportError as error:
+            # The other commands, which may be needed to find out why, go on working.
+            _say(f"command {name!r} of {found[str(name)].value} cannot be loaded: {error}")
+            continue
         if isinstance(loaded, typer.Typer):
             app.add_typer(loaded, name=name)
         else:

@@ -158,7 +158,8 @@ def outcomes(
         ]
         for s in found
     ]  # fmt: skip
-    console().print(table([*keys, "rollouts", *(name.replace("_", " ") for name in shown), "superseded", "success of judged", "mean reward"], rows))
+    columns = [*keys, "rollouts", *(name.replace("_", " ") for name in shown), "superseded", "success of judged", "mean reward"]
+    console().print(table(columns, rows))
 
 
 def trace(

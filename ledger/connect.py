@@ -1,7 +1,9 @@
 """Opens the ledger that the settings name: a foreign database as it is, the embedded server started and migrated when it has to be."""
 
+from sqlalchemy.exc import OperationalError
+
 from ledger import embedded
-from ledger.errors import SchemaMismatch
+from ledger.errors import LedgerUnavailable, SchemaMismatch
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.migrate import upgrade
 from ledger.settings import Settings
@@ -29,8 +31,22 @@ def connect(settings: Settings | None = None, *, pool_size: int = 8) -> LedgerHa
     except SchemaMismatch:
         if asked.database_url is not None:
             raise
-    upgrade(url)
+    migrate(asked)
     return open_ledger(url, project=asked.project, actor_id=asked.actor, pool_size=pool_size)
+
+
+def migrate(settings: Settings) -> None:
+    """Bring the database of the settings, the embedded or a foreign one, to this release's schema.
+
+    Raises:
+        LedgerUnavailable: the database cannot be reached.
+        SchemaMismatch: the database is ahead of this release.
+    """
+    url = database_url(settings)
+    try:
+        upgrade(url)
+    except OperationalError as error:
+        raise LedgerUnavailable(f"{url.rpartition('@')[2]}: {str(error.orig).strip()}") from error
 
 
 def database_url(settings: Settings) -> str:

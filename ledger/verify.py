@@ -19,6 +19,8 @@ from ledger.verify_tables import TABLE_CHECKS
 
 Connection = psycopg.Connection[Any]
 Progress = Callable[[int, int], None]
+Named = dict[str, list[tuple[int | None, str, TokenArray]]]
+"""Blob id to the token arrays that it holds, each with the position and the name of the event that says so."""
 BATCH = 1000
 BLOB_BATCH = 64
 _COLUMNS = ", ".join(
@@ -58,21 +60,33 @@ def verify(ledger: LedgerHandle, *, progress: Progress = lambda done, total: Non
         ledger: to verify.
         progress: called with events and blobs done so far, and how many there are.
     """
-    position = ledger.barrier()
+    ledger.barrier()
     with ledger.connection() as conn:
         conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        counts = conn.execute("SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM blob)").fetchone()
-        events, stored = (0, 0) if counts is None else (int(counts[0]), int(counts[1]))
-        problems: list[Problem] = []
-        named: dict[str, list[tuple[int | None, str, TokenArray]]] = {}
-        for done, batch in _batches(conn):
-            problems += _check_events(conn, batch, named)
-            progress(done, events + stored)
-        for done, found in _check_blobs(conn, named):
-            problems += found
-            progress(events + done, events + stored)
-        for subject, statement in TABLE_CHECKS:
-            problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
+        return examine(conn, progress=progress)
+
+
+def examine(conn: Connection, *, progress: Progress = lambda done, total: None) -> Report:
+    """The report on what the transaction of this connection sees.
+
+    Args:
+        conn: in a transaction whose reads all see one moment.
+        progress: as for `verify`.
+    """
+    counts = conn.execute(
+        "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM blob), (SELECT coalesce(max(position), 0) FROM event_order)"
+    ).fetchone()
+    events, stored, position = (0, 0, 0) if counts is None else map(int, counts)
+    problems: list[Problem] = []
+    named: Named = {}
+    for done, batch in _batches(conn):
+        problems += _check_events(conn, batch, named)
+        progress(done, events + stored)
+    for done, found in _check_blobs(conn, named):
+        problems += found
+        progress(events + done, events + stored)
+    for subject, statement in TABLE_CHECKS:
+        problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
     problems.sort(key=lambda problem: (problem.position is None, problem.position or 0))
     return Report(events, position, stored, sum(map(len, named.values())), tuple(problems))
 
@@ -86,9 +100,7 @@ def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
             yield done, [recorded(row) for row in rows]
 
 
-def _check_events(
-    conn: Connection, batch: Sequence[Recorded], named: dict[str, list[tuple[int | None, str, TokenArray]]]
-) -> Iterator[Problem]:
+def _check_events(conn: Connection, batch: Sequence[Recorded], named: Named) -> Iterator[Problem]:
     ids = [UUID(event.event_id) for event in batch]
     edges: dict[str, set[tuple[str, str, str]]] = {}
     for event_id, *edge in conn.execute("SELECT event_id, child, parent, relation FROM edge WHERE event_id = ANY (%s)", (ids,)):
@@ -139,9 +151,7 @@ def _missing_edges(conn: Connection, stated: Sequence[tuple[Recorded, tuple[str,
         yield Problem(event.position, f"event {event.event_id} ({event.kind} in {event.stream})", f"edge {edge}, stated by it, is missing")
 
 
-def _check_blobs(
-    conn: Connection, named: dict[str, list[tuple[int | None, str, TokenArray]]]
-) -> Iterator[tuple[int, list[Problem]]]:
+def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Problem]]]:
     done = 0
     with conn.cursor(name="verify_blobs") as cursor:
         cursor.execute("SELECT blob_id FROM blob ORDER BY blob_id")

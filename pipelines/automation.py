@@ -8,7 +8,6 @@ from pipelines.resources import ExperimentFiles
 experiment = dg.define_asset_job(
     "experiment",
     selection=dg.AssetSelection.groups("experiment"),
-    partitions_def=EXPERIMENT_ROUNDS,
     description="One round of one experiment, from its tasks to its rewards.",
 )
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import typer
-from ledger.connect import connect
 
+from ledger.connect import connect
 from ledger.settings import Settings
 from pipelines.foreground import LOOPBACK, check_port, run_service
 

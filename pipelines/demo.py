@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ledger.connect import connect
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ledger import queries
+from ledger.connect import connect
 from ledger.errors import EngineFailed
 from ledger.outcome import OUTCOMES
 from ledger.queries_rows import Filter, OutcomeSummary

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.connect import connect
-
 from ledger.errors import SettingsError
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings

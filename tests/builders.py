@@ -28,6 +28,7 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage import calls_digest
 from ledger.queries import Filter, fresh, rollouts, verdicts
+from ledger.store import New
 from training.bundles import register, seal
 from training.rewards import rewards
 from training.rollout.derive import Judged, derive
@@ -114,6 +115,7 @@ class DeskHistory:
         writer = _Writer(self.ledger, rollout_id, policy, version, turns, self.tokenizer if policy == SAMPLED else None)
         if not answered:
             writer.intend([{"role": "user", "content": "hello"}], [], 0)
+            writer.flush()
             return rollout_id
         episode = Episode(self.world, draft, self.world.reset(draft, seed=0))
         writer.snapshot(episode, 0)
@@ -123,6 +125,7 @@ class DeskHistory:
             end = asyncio.run(drive(episode, self.harness, writer.ask, writer.record))
         writer.snapshot(episode, episode.tool_calls + 1)
         writer.end(episode, end)
+        writer.flush()
         return rollout_id
 
     def judge_and_reward(self) -> None:
@@ -148,6 +151,7 @@ class DeskHistory:
         """Id of an answered model call that belongs to no rollout."""
         writer = _Writer(self.ledger, None, "stranger", "", [AssistantTurn("hello")], None)
         asyncio.run(writer.ask([{"role": "user", "content": "whose am I?"}], [], 0))
+        writer.flush()
         return writer.call_ids[0]
 
 
@@ -159,10 +163,16 @@ class _Writer:
     ) -> None:
         self.ledger, self.rollout_id, self.participant, self.version = ledger, rollout_id, participant, version
         self.turns, self.tokenizer, self.call_ids = list(turns), tokenizer, list[str]()
+        self.events: list[New] = []
 
     def write(self, body: Any, *blobs: Pending) -> None:
-        """Append one event."""
-        self.ledger.append([self.ledger.new(body, *blobs)])
+        """One more event of the next append."""
+        self.events.append(self.ledger.new(body, *blobs))
+
+    def flush(self) -> None:
+        """Append what was written since the last time."""
+        self.ledger.append(self.events)
+        self.events = []
 
     def intend(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> str:
         """Id of a call whose intent is recorded."""
@@ -178,8 +188,8 @@ class _Writer:
         """The script's next answer, recorded as the gateway records a model's."""
         call_id = self.intend(messages, tools, index)
         turn = self.turns[index] if index < len(self.turns) else AssistantTurn("Done.")
-        asked = [{"id": f"call_{index}_{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
-                 for n, (name, arguments) in enumerate(turn.tool_calls)]  # fmt: skip
+        calls = tuple(SampledCall(f"call_{index}_{n}", name, arguments) for n, (name, arguments) in enumerate(turn.tool_calls))
+        asked = [{"id": c.call_id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls]
         finish = "tool_calls" if asked else "stop"
         message = {"role": "assistant", "content": turn.content, **({"tool_calls": asked} if asked else {})}
         response = self.ledger.pending_json({"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
@@ -188,12 +198,11 @@ class _Writer:
             call_id=call_id, rollout_id=self.rollout_id, index=index, participant=self.participant, role="agent", status="completed",
             response=response.ref, finish_reason=finish, attempts=1, latency_s=0.2, sampling={"temperature": 1.0},
             tokens_missing=None if arrays else "a scripted policy samples no tokens",
-            logprobs_mode="processed_logprobs" if arrays else None, usage={name: array.count for name, array in arrays.items()},
+            logprobs_mode="processed_logprobs" if arrays else None, usage=_usage(arrays),
             version_spans=[VersionSpan(model_version=self.version, start=0, end=arrays["sampled_ids"].count)] if arrays else [],
-            **arrays,
+            prompt_ids=arrays.get("prompt_ids"), sampled_ids=arrays.get("sampled_ids"), logprobs=arrays.get("logprobs"),
         ), response, *blobs)  # fmt: skip
         self.call_ids.append(call_id)
-        calls = tuple(SampledCall(item["id"], item["function"]["name"], item["function"]["arguments"]) for item in asked)
         return Answer(turn.content, calls, finish, call_id, 0.2)
 
     def _tokens(self, messages: Sequence[Mapping[str, Any]], turn: AssistantTurn) -> tuple[dict[str, TokenArray], list[Pending]]:
@@ -245,6 +254,11 @@ class _Writer:
             detail=None if detail is None else detail.ref, model_calls=len(self.call_ids), tool_calls=episode.tool_calls,
             calls_digest=calls_digest(self.call_ids), wall_s=1.0, sampling_s=episode.sampling_s, tool_s=episode.tool_s,
         ), *([] if detail is None else [detail]))  # fmt: skip
+
+
+def _usage(arrays: Mapping[str, TokenArray]) -> dict[str, int | None]:
+    names = {"prompt_tokens": "prompt_ids", "completion_tokens": "sampled_ids"}
+    return {name: arrays[array].count for name, array in names.items() if array in arrays}
 
 
 def small_tokenizer(folder: Path, corpus: Sequence[str]) -> Path:

@@ -31,6 +31,7 @@ from training.run_config import Collection, RunConfig, TaskSource
 from training.verifiers import verifiers
 from training.worlds import World, bfcl, ticket_desk
 from training.worlds.bfcl import scripts as bfcl_scripts
+from training.worlds.bfcl.reference_ends import reference_ends
 from training.worlds.ticket_desk import bundles as desk_bundles
 from training.worlds.ticket_desk import scripts as desk_scripts
 
@@ -117,7 +118,7 @@ class Lab:
         world = self.worlds["bfcl"]
         assert isinstance(world, bfcl.Bfcl)
         tasks = bfcl.load_tasks(fetch_wheel(bfcl.WHEEL, self.settings.data_dir / "wheels"), categories=[source.category])
-        return [bfcl.with_end_state(draft, world) for draft in tasks[: source.count]]
+        return reference_ends(world, tasks[: source.count], self.settings.data_dir / "reference_ends")
 
     @cached_property
     def experiment_id(self) -> str:

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 
 import psycopg
-import pytest
 
 from ledger.ledger import LedgerHandle
-from ledger.verify import verify
+from ledger.verify import examine, verify
 
 STREAM = "stream = 'verdict-verdict-a'"
 CHANGES = {
-    "body": ("event", f"UPDATE event SET body = convert_to(replace(convert_from(body, 'UTF8'), 'passed\":true', 'passed\":false'), 'UTF8') WHERE {STREAM}",
-             "body does not match its body hash"),
+    "body": ("event", "UPDATE event SET body = convert_to(replace(convert_from(body, 'UTF8'), 'passed\":true', 'passed\":false'), 'UTF8')"
+             f" WHERE {STREAM}", "body does not match its body hash"),
     "leaf": ("event", f"UPDATE event SET leaf = body_hash WHERE {STREAM}", "leaf does not match"),
     "actor": ("event", f"UPDATE event SET actor_id = 'someone' WHERE {STREAM}", "leaf does not match"),
     "time": ("event", f"UPDATE event SET occurred_at = occurred_at - interval '1 microsecond' WHERE {STREAM}", "leaf does not match"),
@@ -19,10 +18,10 @@ CHANGES = {
     "deleted event": ("event", f"DELETE FROM event WHERE {STREAM}", "its event is not here"),
     "key": ("event_key", f"DELETE FROM event_key WHERE {STREAM}", "idempotency key is missing"),
     "edge taken away": ("edge", "DELETE FROM edge WHERE child = 'verdict-verdict-a' AND relation = 'judges'", "is missing"),
-    "edge added": ("edge", "INSERT INTO edge SELECT project, child, 'model-x', relation, event_id FROM edge WHERE relation = 'judges' LIMIT 1",
+    "edge added": ("edge", "INSERT INTO edge SELECT project, child, 'x', relation, event_id FROM edge WHERE relation = 'judges' LIMIT 1",
                    "is not what it states"),
     "order": ("event_order", "DELETE FROM event_order WHERE position = 5", "follows 4"),
-    "blob use": ("blob_use", "DELETE FROM blob_use WHERE blob_id = (SELECT min(blob_id) FROM blob_use)", "blobs it is noted to use"),
+    "blob use": ("blob_use", "DELETE FROM blob_use WHERE (blob_id, event_id) = (SELECT blob_id, event_id FROM blob_use LIMIT 1)", "blobs it is noted to use"),
     "blob": ("blob_chunk", "UPDATE blob_chunk SET data = data || 'x' WHERE blob_id = (SELECT min(blob_id) FROM blob_chunk)",
              "do not match its commitment"),
     "blob gone": ("blob", "DELETE FROM blob WHERE blob_id = (SELECT min(blob_id) FROM blob)", "it is not here"),
@@ -35,7 +34,7 @@ def test_an_untouched_ledger_is_intact(ledger: LedgerHandle, sealed: Callable[[L
     seen: list[tuple[int, int]] = []
     report = verify(ledger, progress=lambda done, total: seen.append((done, total)))
     assert (report.problems, report.intact) == ((), True)
-    assert (report.events, report.position, report.token_arrays) == (24, 24, 6)
+    assert (report.events, report.position, report.token_arrays) == (21, 21, 6)
     assert seen[-1] == (report.events + report.blobs, report.events + report.blobs)
 
 
@@ -43,18 +42,17 @@ def test_an_empty_ledger_is_intact(ledger: LedgerHandle) -> None:
     assert (verify(ledger).events, verify(ledger).intact) == (1, True)
 
 
-@pytest.mark.parametrize("change", list(CHANGES))
-def test_a_change_behind_the_ledgers_back_is_found(ledger: LedgerHandle, sealed: Callable[[LedgerHandle], None], change: str) -> None:
+def test_every_change_behind_the_ledgers_back_is_found(ledger: LedgerHandle, sealed: Callable[[LedgerHandle], None]) -> None:
     sealed(ledger)
     ledger.barrier()
-    table, statement, fault = CHANGES[change]
-    with psycopg.connect(ledger.url) as conn:
-        conn.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
-        assert conn.execute(statement).rowcount == 1
-        conn.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
-    report = verify(ledger)
-    assert not report.intact
-    assert any(fault in problem.fault for problem in report.problems), report.problems
+    for change, (table, statement, fault) in CHANGES.items():
+        with psycopg.connect(ledger.url) as conn:
+            conn.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+            assert conn.execute(statement).rowcount == 1, change
+            problems = examine(conn).problems
+            assert any(fault in problem.fault for problem in problems), (change, problems)
+            conn.rollback()
+    assert verify(ledger).intact
 
 
 def test_the_earliest_event_that_does_not_fit_comes_first(ledger: LedgerHandle, sealed: Callable[[LedgerHandle], None]) -> None:

@@ -16,7 +16,10 @@ def test_a_cell_cannot_end_its_row() -> None:
 
 def test_the_denominator_of_success_leaves_out_what_was_not_judged() -> None:
     header, _, row = outcome_table([HALF]).splitlines()
-    assert header == "| policy | world | succeeded | task_failed | unknown | rollouts | succeeded / judged | rewards | mean reward | superseded |"
+    assert (
+        header
+        == "| policy | world | succeeded | task_failed | unknown | rollouts | succeeded / judged | rewards | mean reward | superseded |"
+    )
     assert row == "| p<&> | w | 1 | 1 | 2 | 4 | 1 / 2 | 2 | 0.500 | 3 |"
 
 
@@ -27,7 +30,9 @@ def test_a_mean_over_no_reward_is_missing_and_not_zero() -> None:
 
 def test_bars_are_as_long_as_their_share_and_names_are_escaped() -> None:
     svg = ET.fromstring(base64.b64decode(outcome_chart([HALF]).partition("base64,")[2].rstrip(")")))
-    bars = [float(element.attrib["width"]) for element in svg.iter() if element.tag.endswith("rect") and element.attrib.get("height") == "18"]
+    bars = [
+        float(element.attrib["width"]) for element in svg.iter() if element.tag.endswith("rect") and element.attrib.get("height") == "18"
+    ]
     assert bars == [123.0, 123.0, 246.0]
     assert "p<&> · w (4)" in [element.text for element in svg.iter()]
 

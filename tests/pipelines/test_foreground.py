@@ -60,7 +60,9 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_service_and_its_children_though_the_starter_ignored_it(tmp_path: Path, port: int, number: signal.Signals) -> None:
+def test_a_signal_ends_the_service_and_its_children_though_the_starter_ignored_it(
+    tmp_path: Path, port: int, number: signal.Signals
+) -> None:
     (tmp_path / "service.py").write_text(SERVICE)
     command = [sys.executable, "-c", STARTER, str(tmp_path), str(port)]
     starter = subprocess.Popen(command, preexec_fn=ignore_interrupts, cwd=Path(__file__).parents[2])

@@ -88,6 +88,13 @@ class Collected:
 
 
 @dataclass(frozen=True)
+class _Work:
+    site: Site
+    run: Run
+    session: aiohttp.ClientSession
+
+
+@dataclass(frozen=True)
 class _Slot:
     group: Group
     group_id: str
@@ -122,10 +129,16 @@ async def collect(
 async def _run_all(site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None]) -> None:
     gate = asyncio.Semaphore(concurrency)
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+
+    async def fill(work: _Work, slot: _Slot) -> None:
+        async with gate:
+            await _attempt(work, slot)
+        progress(1)
+
     try:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
-                tasks.create_task(_guarded(gate, site, run, slot, session, progress))
+                tasks.create_task(fill(_Work(site, run, session), slot))
     except BaseExceptionGroup as group:
         # The slots fail alike when the ledger cannot be written: one error says it.
         misuse = group.subgroup(TallyError)
@@ -175,19 +188,10 @@ def _open_slots(groups: Mapping[str, Group], known: Sequence[Attempt]) -> Iterat
                 yield _Slot(group, group_id, slot, last.get((group_id, slot), 0) + 1)
 
 
-async def _guarded(
-    gate: asyncio.Semaphore, site: Site, run: Run, slot: _Slot, session: aiohttp.ClientSession, progress: Callable[[int], None]
-) -> None:
-    async with gate:
-        await _attempt(site, run, slot, session)
-    progress(1)
-
-
-async def _attempt(site: Site, run: Run, slot: _Slot, session: aiohttp.ClientSession) -> None:
+async def _attempt(work: _Work, slot: _Slot) -> None:
     """Run one attempt from its start to its one end. Whatever happens in between becomes how it ended, never a number."""
-    group, policy = slot.group, slot.group.policy
+    site, run, group, policy = work.site, work.run, slot.group, slot.group.policy
     rollout_id = derived_id("rollout", run.run_id, slot.group_id, slot.slot, slot.attempt)
-    seed_parts = (run.root_seed, run.run_id, run.round, slot.group_id, slot.slot, slot.attempt)
     upstream = site.upstreams[policy.model_version]
     await site.appender.append([_started(site, run, slot, rollout_id, upstream)])
     episode = Episode(site.worlds[group.bundle.draft.world], group.bundle.draft, None)
@@ -201,7 +205,7 @@ async def _attempt(site: Site, run: Run, slot: _Slot, session: aiohttp.ClientSes
             episode.world.reset, group.bundle.draft, seed=call_seed(run.root_seed, group.bundle.bundle_id)
         )
         await site.appender.append([_snapshot(site, run, rollout_id, episode, 0)])
-        ask = _asker(site, slot, rollout_id, seed_parts, session)
+        ask = _asker(work, slot, rollout_id)
         end = await drive(episode, site.harness, ask, _recorder(site, run, rollout_id))
     except CallFailed as failed:
         end = End(failed.ended_by, failed.boundary, failed.reason, failed.detail)
@@ -214,14 +218,15 @@ async def _attempt(site: Site, run: Run, slot: _Slot, session: aiohttp.ClientSes
     finally:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
-        await asyncio.shield(_end(site, run, (rollout_id, calls), episode, end, time.monotonic() - began))
+        await asyncio.shield(_end(work, (rollout_id, calls), episode, end, time.monotonic() - began))
 
 
-def _asker(site: Site, slot: _Slot, rollout_id: str, seed_parts: Sequence[str | int], session: aiohttp.ClientSession) -> Ask:
-    policy = slot.group.policy
+def _asker(work: _Work, slot: _Slot, rollout_id: str) -> Ask:
+    site, run, policy = work.site, work.run, slot.group.policy
+    seed_parts = (run.root_seed, run.run_id, run.round, slot.group_id, slot.slot, slot.attempt)
     sampling = {"max_tokens": int(site.harness.limits["max_tokens"]), **policy.sampling}
     url = site.gateway.base_url(rollout_id)
-    client = ModelClient(session, url, policy.model, sampling=sampling, stream=policy.stream, seed_parts=seed_parts)
+    client = ModelClient(work.session, url, policy.model, sampling=sampling, stream=policy.stream, seed_parts=seed_parts)
 
     async def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
         before = site.gateway.calls(rollout_id).sampling_s
@@ -271,8 +276,8 @@ def _snapshot(site: Site, run: Run, rollout_id: str, episode: Episode, step: int
     return site.ledger.new(body, view, data, correlation_id=run.run_id)
 
 
-async def _end(site: Site, run: Run, made: tuple[str, RolloutCalls], episode: Episode, end: End, wall_s: float) -> None:
-    rollout_id, calls = made
+async def _end(work: _Work, made: tuple[str, RolloutCalls], episode: Episode, end: End, wall_s: float) -> None:
+    site, run, (rollout_id, calls) = work.site, work.run, made
     detail = None if end.detail is None else site.ledger.pending(end.detail)
     body = RolloutEnded(
         rollout_id=rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],

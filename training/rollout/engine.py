@@ -181,6 +181,9 @@ def _environment(spec: EngineSpec, home: Path) -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": spec.cpu_ids or "nobind",
         "PYTHONUNBUFFERED": "1",
     }
+    if spec.eager:
+        # Two small sampling kernels are compiled at the first request whatever vLLM is told; that costs half a minute.
+        environment["TORCHDYNAMO_DISABLE"] = "1"
     if spec.cpu_ids is None:
         environment.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
     return environment

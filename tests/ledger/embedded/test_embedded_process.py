@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from ledger import embedded
-from ledger.embedded_process import end_children, find_children, find_postmaster, is_alive, read_pid_file
+from ledger.embedded.process import end_children, find_children, find_postmaster, is_alive, read_pid_file
 from ledger.errors import EmbeddedPostgresError
 
 

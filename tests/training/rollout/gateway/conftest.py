@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,10 +11,12 @@ import aiohttp
 import pytest
 
 from ledger.events import ModelCallDispatched, ModelCalled, Participant, RolloutEnded, RolloutStarted
-from ledger.ledger import LedgerHandle
+from ledger.ledger import LedgerHandle, open_ledger
 from training.rollout.gateway import Gateway, Limits
 from training.rollout.scripted import ScriptedServer
 from training.worlds import AssistantTurn
+
+from ....conftest import Cluster
 
 T = TypeVar("T")
 ASK = [{"role": "user", "content": "List the open tickets."}]
@@ -111,7 +114,14 @@ def start_rollout(ledger: LedgerHandle, rollout_id: str, *, attempt: int = 1) ->
     """Append the start of a rollout."""
     who = Participant(name="policy", role="agent", model_version="model-1", endpoint="http://x", sampling={}, trainable=True)
     body = RolloutStarted(
-        rollout_id=rollout_id, group_id="g1", bundle_id="0" * 64, slot=0, attempt=attempt, rollout_kind="ordinary", participants=[who], seed=1
+        rollout_id=rollout_id,
+        group_id="g1",
+        bundle_id="0" * 64,
+        slot=0,
+        attempt=attempt,
+        rollout_kind="ordinary",
+        participants=[who],
+        seed=1,
     )
     ledger.append([ledger.new(body)])
 
@@ -123,6 +133,21 @@ def end_rollout(ledger: LedgerHandle, rollout_id: str) -> None:
         wall_s=0.0, sampling_s=0.0, tool_s=0.0,
     )  # fmt: skip
     ledger.append([ledger.new(body)])
+
+
+@pytest.fixture(scope="module")
+def shared_url(cluster: Cluster) -> Iterator[str]:
+    """One database for the tests of a file."""
+    url = cluster.migrated_database()
+    yield url
+    cluster.drop(url)
+
+
+@pytest.fixture
+def ledger(shared_url: str) -> Iterator[LedgerHandle]:
+    """A ledger whose project is the test's own."""
+    with open_ledger(shared_url, project=f"test-{secrets.token_hex(6)}", actor_id="tester") as handle:
+        yield handle
 
 
 @pytest.fixture

@@ -159,7 +159,12 @@ async def test_calls_of_a_rollout_are_numbered_by_dispatch_and_the_numbering_goe
 
 @pytest.mark.parametrize(
     "path",
-    ["/r/{id}/v1", "/ng-rollout/{id}/v1", "/ng-rollout/{id}/training-token-capture/v1", "/proxy/rollout/{id}/attempt/1/mode/train/openai/v1"],
+    [
+        "/r/{id}/v1",
+        "/ng-rollout/{id}/v1",
+        "/ng-rollout/{id}/training-token-capture/v1",
+        "/proxy/rollout/{id}/attempt/1/mode/train/openai/v1",
+    ],
 )
 async def test_the_addresses_of_other_systems_lead_to_the_same_rollout(rig: Rig, path: str) -> None:
     rollout_id = rig.start_rollout()

@@ -230,7 +230,7 @@ async def test_the_end_of_a_stream_waits_for_the_commit(rig: Rig) -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.7):
                     received += await rest
-            assert b"finish_reason\":\"" not in received
+            assert b'finish_reason":"' not in received
             assert b"DONE" not in received
             assert rig.called(rollout_id) == []
     assert rig.gateway.state()["calls"] == 1
@@ -271,7 +271,7 @@ async def test_an_answer_whose_record_came_late_is_replayed_to_the_retry(make_ri
 async def test_a_killed_gateway_has_every_acknowledged_call_in_the_ledger_and_leaves_the_open_one_as_an_intent(rig: Rig) -> None:
     rollout_id = rig.start_rollout()
     upstream = f"model=tiny,url={rig.server.base_url},version=model-1,logprobs_mode=processed_logprobs"
-    environment = {**os.environ, "TALLY_DATABASE_URL": rig.ledger.url, "TALLY_PROJECT": "test"}
+    environment = {**os.environ, "TALLY_DATABASE_URL": rig.ledger.url, "TALLY_PROJECT": rig.ledger.project}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "training.rollout.gateway", "--port", "0", "--upstream", upstream,
         env=environment, stdout=asyncio.subprocess.PIPE,

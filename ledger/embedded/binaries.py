@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.embedded_account import Account, run_as
+from ledger.embedded.account import Account, run_as
 from ledger.errors import EmbeddedPostgresError
 
 OLDEST_MAJOR = 15

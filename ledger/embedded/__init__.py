@@ -13,10 +13,10 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from ledger.embedded_account import SYSTEM_ACCOUNT
-from ledger.embedded_binaries import Binaries, bundled_binaries, system_binaries, usable_binaries
-from ledger.embedded_cluster import HOST, SUPERUSER, check_cluster, initialise, server_command
-from ledger.embedded_home import (
+from ledger.embedded.account import SYSTEM_ACCOUNT
+from ledger.embedded.binaries import Binaries, bundled_binaries, system_binaries, usable_binaries
+from ledger.embedded.cluster import HOST, SUPERUSER, check_cluster, initialise, server_command
+from ledger.embedded.home import (
     ELSEWHERE,
     Layout,
     Pacer,
@@ -32,7 +32,7 @@ from ledger.embedded_home import (
     read_password,
     settle,
 )
-from ledger.embedded_process import (
+from ledger.embedded.process import (
     end_children,
     find_children,
     find_postmaster,
@@ -343,7 +343,3 @@ def main(arguments: list[str] | None = None) -> int:
     except EmbeddedPostgresError as error:
         parser.exit(1, f"{error}\n")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ledger.embedded_account import Account, account_for, reaches
+from ledger.embedded.account import Account, account_for, reaches
 from ledger.errors import EmbeddedPostgresError
 
 # Not /var/tmp: systemd removes what lies there untouched for 30 days.

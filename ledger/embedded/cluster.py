@@ -6,10 +6,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from ledger.embedded_account import Account, run_as
-from ledger.embedded_binaries import Binaries
-from ledger.embedded_home import Layout, sync_directory
-from ledger.embedded_process import end_makers, mark
+from ledger.embedded.account import Account, run_as
+from ledger.embedded.binaries import Binaries
+from ledger.embedded.home import Layout, sync_directory
+from ledger.embedded.process import end_makers, mark
 from ledger.errors import EmbeddedPostgresError
 
 SUPERUSER = "tallystick"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.embedded_account import ENVIRONMENT, Account
+from ledger.embedded.account import ENVIRONMENT, Account
 from ledger.errors import EmbeddedPostgresError
 
 _POLL_S = 0.02
