@@ -14,6 +14,8 @@ from pipelines.partitions import EXPERIMENT_ROUNDS, first_rounds
 
 PG_URL = "DAGSTER_PG_URL"
 DATABASE = "dagster"
+# What Dagster says of its own command and of its partitioned checks is no concern of a reader of the terminal.
+_QUIET = "ignore:Function `dev_command` is superseded,ignore:Specifying a partitions_def on an AssetCheckSpec"
 _CONFIG = f"""\
 storage:
   postgres:
@@ -66,6 +68,7 @@ def environment(settings: Settings, url: str) -> dict[str, str]:
         PG_URL: url,
         # A file in the working folder that is named like a library must not shadow it.
         "PYTHONSAFEPATH": "1",
+        "PYTHONWARNINGS": _QUIET,
     }
 
 

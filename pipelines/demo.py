@@ -5,20 +5,25 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ledger import queries
+from ledger import embedded, queries
 from ledger.connect import connect
 from ledger.errors import EngineFailed
 from ledger.outcome import OUTCOMES
 from ledger.queries_rows import Filter, OutcomeSummary
 from ledger.settings import Settings
+from pipelines.resources import SHIPPED
 from training import stages
 from training.lab import SMOLLM2, Lab
-from training.run_config import RunConfig
+from training.rollout import engine
+from training.run_config import RunConfig, read_run_config
 
 HIDDEN_OUTCOMES = ("running",)
 
@@ -66,7 +71,7 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
     model = with_model and any(collection.policy == SMOLLM2 for collection in config.collect)
     if model and importlib.util.find_spec("vllm") is None:
         raise EngineFailed("vLLM is not installed: install the extra `cpu` or `gpu`, or run `tally demo --without-model`")
-    with connect(settings, say=screen.say) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
+    with connect(settings) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
         try:
             warming = _warm(lab) if model else None
             stages.task_bundles(lab, progress=screen.progress)
@@ -125,3 +130,21 @@ def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> 
         "  tally stop                   stop the servers of this folder",
     ]
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def demo(
+    experiment: Annotated[Path | None, typer.Option(help="An experiment file; by default the demo's own.")] = None,
+    with_model: Annotated[
+        bool, typer.Option("--with-model/--without-model", help="Sample from SmolLM2 through vLLM, or leave that out.")
+    ] = True,
+) -> None:
+    """Walk the whole path: tasks, rollouts, verdicts, rewards. Running it again adds nothing."""
+    run_demo(Settings(), read_run_config(experiment or SHIPPED / "demo.toml"), Console(), with_model=with_model)
+
+
+def stop() -> None:
+    """Stop the model server and the database of this folder."""
+    settings = Settings()
+    ended = {"model server": engine.stop(settings.data_dir / "engine"), "database": embedded.stop(settings.data_dir / "postgres")}
+    for name, was_running in ended.items():
+        typer.echo(f"{name}: {'stopped' if was_running else 'was not running'}")

@@ -92,23 +92,24 @@ def _answers(port: int) -> bool:
 
 
 def _end(process: "subprocess.Popen[bytes]", patience_s: float) -> None:
-    """Ask the leader and then all of its session to end; kill what is left of it."""
-    deadline = time.monotonic() + patience_s
+    """Ask the leader to end, then what is left of its group, and kill what does not."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
-        process.wait(patience_s / 2)
+        process.wait(patience_s * 3 / 4)
     except subprocess.TimeoutExpired:
         pass
-    number: signal.Signals = signal.SIGTERM
-    while _signal_group(process.pid, number):
-        process.poll()
-        number = signal.SIGKILL if time.monotonic() > deadline else signal.SIGTERM
+    deadline = time.monotonic() + patience_s / 4
+    left = _signal_group(process.pid, signal.SIGTERM)
+    while left and time.monotonic() < deadline:
         time.sleep(_POLL_S)
+        process.poll()
+        left = _signal_group(process.pid, 0)
+    _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _signal_group(group: int, number: signal.Signals) -> bool:
+def _signal_group(group: int, number: int) -> bool:
     """Whether the process group still had members to signal."""
     try:
         os.killpg(group, number)

@@ -20,15 +20,15 @@ def stage_metadata(lab: Lab, round: int, report: StageReport) -> Metadata:
     run = lab.run(round)
     events = queries.event_counts(lab.ledger, since=report.since, until=report.until)
     return {
-        "experiment": dg.MetadataValue.text(lab.config.name),
-        "experiment_id": dg.MetadataValue.text(run.experiment_id),
-        "run_id": dg.MetadataValue.text(run.run_id),
-        "round": dg.MetadataValue.int(round),
+        **{name: dg.MetadataValue.int(count) for name, count in report.counts.items()},
         "log range": dg.MetadataValue.text(f"({report.since}, {report.until}]"),
         "since": dg.MetadataValue.int(report.since),
         "until": dg.MetadataValue.int(report.until),
         "events in the range": dg.MetadataValue.md(counts_table(events, "event")),
-        **{name: dg.MetadataValue.int(count) for name, count in report.counts.items()},
+        "experiment": dg.MetadataValue.text(lab.config.name),
+        "experiment_id": dg.MetadataValue.text(run.experiment_id),
+        "run_id": dg.MetadataValue.text(run.run_id),
+        "round": dg.MetadataValue.int(round),
     }
 
 

@@ -17,7 +17,7 @@ def verdicts(
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
         report = stages.verdicts(lab, round=part.round, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(stage_metadata(lab, part.round, report), outcome_metadata(lab, part.round)))
+        return dg.MaterializeResult(metadata=merged(outcome_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
 
 
 @dg.asset(deps=[verdicts], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"})
@@ -28,4 +28,4 @@ def rewards(
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
         report = stages.rewards(lab, round=part.round, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(stage_metadata(lab, part.round, report), outcome_metadata(lab, part.round)))
+        return dg.MaterializeResult(metadata=merged(outcome_metadata(lab, part.round), stage_metadata(lab, part.round, report)))

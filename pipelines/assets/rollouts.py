@@ -7,6 +7,7 @@ from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
 from pipelines.summary import LoggedProgress, attempt_metadata, merged, stage_metadata
 from training import stages
+from training.lab import SMOLLM2
 
 ENGINE_POOL = "engine"
 """One model server at a time: the runs of all experiments queue here."""
@@ -21,5 +22,10 @@ def rollouts(
     """Attempts of the experiment's policies at its bundles, with every model call and tool call."""
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        report = stages.rollouts(lab, round=part.round, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(stage_metadata(lab, part.round, report), attempt_metadata(lab, part.round)))
+        try:
+            report = stages.rollouts(lab, round=part.round, progress=LoggedProgress(context.log.info))
+        finally:
+            # Nobody would stop a model server that outlives its run.
+            if any(collection.policy == SMOLLM2 for collection in lab.config.collect):
+                lab.cool()
+        return dg.MaterializeResult(metadata=merged(attempt_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
