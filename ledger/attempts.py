@@ -74,4 +74,5 @@ def counted(ledger: LedgerHandle, run_id: str, round: int) -> list[CountedRollou
             " ORDER BY r.group_id, r.slot",
             (ledger.project, run_id, round),
         ).fetchall()
-    return [CountedRollout(*row[:8], tuple(row[8]), tuple(row[9]), tuple(row[10])) for row in rows]
+    columns = [(*row[:8], *map(tuple, row[8:])) for row in rows]
+    return [CountedRollout(*values) for values in columns]

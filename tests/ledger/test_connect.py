@@ -57,4 +57,3 @@ def test_other_packages_add_commands_and_decoders(ledger: LedgerHandle, sealed: 
 
     assert tally("hello", "world") == "hello world\n"
     assert "decoded <model1:3>\\x1b" in tally("trace", "reward-a")
-    assert "hello" in tally("--help")

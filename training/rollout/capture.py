@@ -118,7 +118,7 @@ def usage_of(response: Mapping[str, Any]) -> dict[str, int | None]:
         ("reasoning_tokens", "completion_tokens_details", "reasoning_tokens"),
     ):
         details = usage.get(part)
-        if isinstance(details, dict) and type(details.get(key)) is int:
+        if isinstance(details, dict) and type(details.get(key)) is int and abs(details[key]) <= MAX_INT:
             counts[name] = details[key]
     return counts
 

@@ -14,11 +14,12 @@ from ledger.attempts import Attempt, attempts
 from ledger.bundle import Bundle
 from ledger.canonical import digest
 from ledger.errors import IdempotencyConflict, LedgerUnavailable, TallyError, WorldFailed
-from ledger.events import GroupDispatched, ModelCalled, Participant, RolloutEnded, RolloutStarted, StateSnapshotted, ToolCalled
+from ledger.events import GroupDispatched, Participant, RolloutEnded, RolloutStarted, StateSnapshotted, ToolCalled
 from ledger.events.rollout import RolloutKind
 from ledger.exclusive import exclusive
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
+from ledger.lineage import bound_calls, calls_digest
 from ledger.store import New
 from training.bundles import Harness
 from training.rollout.gateway import Gateway, RolloutCalls, Upstream
@@ -165,11 +166,10 @@ async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
 async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt]) -> int:
     for attempt in unfinished:
         events = await asyncio.to_thread(site.ledger.read_stream, f"rollout-{attempt.rollout_id}")
-        bodies = [event.body for event in events]
-        call_ids = [body.call_id for body in bodies if isinstance(body, ModelCalled)]
+        call_ids = bound_calls(events)
         body = RolloutEnded(
             rollout_id=attempt.rollout_id, ended_by="cancelled", boundary="operator", reason="superseded: its collector went away",
-            model_calls=len(call_ids), tool_calls=sum(isinstance(body, ToolCalled) for body in bodies), calls_digest=digest(call_ids),
+            model_calls=len(call_ids), tool_calls=sum(event.kind == "ToolCalled" for event in events), calls_digest=calls_digest(call_ids),
             wall_s=None, sampling_s=None, tool_s=None, superseded=True,
         )  # fmt: skip
         await site.appender.append([site.ledger.new(body, correlation_id=run.run_id)])
@@ -282,7 +282,7 @@ async def _end(work: _Work, made: tuple[str, RolloutCalls], episode: Episode, en
     body = RolloutEnded(
         rollout_id=rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],
         detail=None if detail is None else detail.ref, model_calls=len(calls.call_ids), tool_calls=episode.tool_calls,
-        calls_digest=digest(list(calls.call_ids)), wall_s=wall_s, sampling_s=calls.sampling_s, tool_s=episode.tool_s,
+        calls_digest=calls_digest(calls.call_ids), wall_s=wall_s, sampling_s=calls.sampling_s, tool_s=episode.tool_s,
         superseded=end.ended_by == "cancelled",
     )  # fmt: skip
     events = [] if episode.state is None else [_snapshot(site, run, rollout_id, episode, episode.tool_calls + 1)]

@@ -186,6 +186,8 @@ def _environment(spec: EngineSpec, home: Path) -> dict[str, str]:
         environment["TORCHDYNAMO_DISABLE"] = "1"
     if spec.cpu_ids is None:
         environment.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+        # Threads that spin while they wait stand still together on a machine that others use as well.
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return environment
 
 

@@ -102,6 +102,7 @@ class Gateway:
         """Stop listening, wait for calls in flight, cut off those that take too long, and record what came of each."""
         if self._runner is None or self._session is None:
             return
+        self._exchange = None
         for site in list(self._runner.sites):
             await site.stop()
         tasks = [call.entry.task for call in self._calls.values() if call.entry.task is not None]
@@ -141,9 +142,16 @@ class Gateway:
         self._upstreams[model] = upstream
 
     def close_rollout(self, rollout_id: str) -> RolloutCalls:
-        """The rollout's calls; it takes no more, and what is still in flight is recorded but refused to its client."""
+        """The rollout's calls; it takes no more, and what is still in flight is recorded but refused to its client.
+
+        A call in flight whose client has left is cut off.
+        """
         self._registered.pop(rollout_id, None)
-        return self._rollouts.close(rollout_id)
+        calls = self._rollouts.close(rollout_id)
+        for call in self._calls.values() if calls.in_flight else ():
+            if call.facts.rollout_id == rollout_id:
+                _stop_if_unheard(call)
+        return calls
 
     def calls(self, rollout_id: str) -> RolloutCalls:
         """The rollout's calls so far, empty before its first one."""
@@ -211,6 +219,8 @@ class Gateway:
                 raise
         if rollout is not None and rollout.closed:
             raise _closed(rollout.rollout_id)
+        if self._exchange is None:
+            raise Refusal(503, "interrupted", "the gateway is being stopped")
         upstream = self._upstream(rollout, participant, chat, registration)
         call_id = uuid7(self._random_bytes(10))
         entry = CallEntry(call_id, 0, digest, retry_key) if rollout is None else rollout.begin(call_id, digest, retry_key)
@@ -223,7 +233,7 @@ class Gateway:
             digest, retry_key, None if meant is None else meant.call_id, None if registration is None else registration.correlation_id,
         )  # fmt: skip
         call = Call(facts, pending, payload, entry, rollout, arrived, Sink(request) if chat.stream else None)
-        self._launch(call)
+        self._launch(call, self._exchange)
         return await self._listen(request, chat, entry, call.sink, {})
 
     async def _rollout(self, request: web.Request) -> RolloutEntry | None:
@@ -270,14 +280,12 @@ class Gateway:
         except IdempotencyConflict as error:
             raise Refusal(422, "idempotency_conflict", str(error)) from error
 
-    def _launch(self, call: Call) -> None:
-        if self._exchange is None:
-            raise Refusal(503, "not_started", "the gateway is not running")
+    def _launch(self, call: Call, exchange: Exchange) -> None:
         self._gate.enter()
         self.counters.calls += 1
         self.counters.unattributed += call.rollout is None
         self._calls[call.facts.call_id] = call
-        call.entry.task = asyncio.create_task(self._exchange.run(call))
+        call.entry.task = asyncio.create_task(exchange.run(call))
         call.entry.task.add_done_callback(lambda _: self._landed(call))
 
     def _landed(self, call: Call) -> None:
@@ -307,7 +315,7 @@ class Gateway:
         return response
 
     def _abandoned(self, call: Call) -> None:
-        if call.sink is not None and call.sink.started:
+        if (call.sink is not None and call.sink.started) or (call.rollout is not None and call.rollout.closed):
             call.stop("client_aborted")
         else:
             asyncio.get_running_loop().call_later(self.limits.abandoned_s, _stop_if_unheard, call)

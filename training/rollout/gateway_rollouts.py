@@ -11,6 +11,7 @@ from ledger.events import BlobRef, ModelCallDispatched, ModelCalled, RolloutEnde
 from ledger.ledger import LedgerHandle
 from ledger.order import read_all
 from training.rollout.gateway_request import Answer
+from training.rollout.gateway_upstream import IDENTIFIER
 
 KEPT_CALLS = 256
 KEPT_IDLE_ROLLOUTS = 4096
@@ -162,6 +163,8 @@ class Rollouts:
             UnknownId: the ledger has no start of it.
             LedgerUnavailable: the ledger cannot be read.
         """
+        if not IDENTIFIER.fullmatch(rollout_id):
+            raise UnknownId(f"rollout id {ascii(rollout_id)[:100]}; allowed: an id that matches {IDENTIFIER.pattern}")
         if rollout_id in self._closed:
             return RolloutEntry(rollout_id, 0, "", closed=True)
         entry = self._open.get(rollout_id)

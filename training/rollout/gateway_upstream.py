@@ -1,16 +1,19 @@
 """Upstreams: the OpenAI-compatible servers that a gateway asks, and what is known about each."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from ledger.canonical import canonical_bytes
 from ledger.errors import SettingsError
 
 UpstreamKind = Literal["vllm", "openai", "scripted"]
 Scalar = int | float | str | bool | None
 KINDS: tuple[str, ...] = get_args(UpstreamKind)
 
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 TOKENS_MISSING = {"openai": "the provider returns no token ids", "scripted": "scripted policy"}
 
 
@@ -41,8 +44,11 @@ class Upstream:
             raise SettingsError(f"upstream kind {self.kind!r}; allowed: {', '.join(KINDS)}")
         if not self.base_url.startswith(("http://", "https://")) or self.base_url.endswith("/") or len(self.base_url) > 300:
             raise SettingsError(f"upstream address {self.base_url[:100]!r}; allowed: http(s)://host:port/v1, without a slash at its end")
-        if not self.model_version:
-            raise SettingsError("upstream without a model version; every sampled token must name the weights that sampled it")
+        if "@" in self.base_url:
+            raise SettingsError("upstream address holds '@'; credentials go into api_key, which is never written anywhere")
+        if not IDENTIFIER.fullmatch(self.model_version):
+            raise SettingsError(f"upstream model version {self.model_version[:100]!r}; allowed: an id that matches {IDENTIFIER.pattern}")
+        canonical_bytes(dict(self.sampling_defaults))
         if self.kind == "vllm" and not self.logprobs_mode:
             raise SettingsError("upstream of kind 'vllm' without logprobs_mode; name the --logprobs-mode that the server runs with")
         if not 0.0 < self.timeout_s < math.inf:

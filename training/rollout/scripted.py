@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from ledger.canonical import parse
@@ -253,7 +252,7 @@ def _chunks(response: dict[str, Any], *, usage_wanted: bool) -> list[dict[str, A
 
 
 def _bytes(value: dict[str, Any]) -> bytes:
-    """JSON in which a planted NaN stays one: orjson would write null."""
-    data = orjson.dumps(value)
+    """JSON in which a planted NaN stays one."""
+    data = dumps(value)
     planted = [entry["logprob"] for c in value.get("choices", []) for entry in ((c.get("logprobs") or {}).get("content") or [])]
     return data.replace(b'"logprob":null', b'"logprob":NaN', 1) if any(math.isnan(v) for v in planted) else data
