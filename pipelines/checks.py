@@ -1,9 +1,10 @@
-"""Blocking asset checks: coverage of the expected slots, oracles that succeed, and a reason for every missing reward."""
+"""Asset checks: coverage of the expected slots, oracles that succeed, a reason for every missing reward, sound read models."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
+from audit.expectations import expectations
 from ledger import queries
 from ledger.attempts import attempts
 from ledger.queries import Filter, RolloutLine
@@ -84,7 +85,22 @@ def nulls_have_reasons(
     )
 
 
-CHECKS = [every_slot_is_filled, oracles_succeed, nulls_have_reasons]
+@dg.asset_check(asset=rewards, blocking=False, partitions_def=EXPERIMENT_ROUNDS)
+def read_models_hold(deployment: dg.ResourceParam[Deployment]) -> dg.AssetCheckResult:
+    """The expectations over all read models, run by Great Expectations; rows that break one are shown."""
+    with deployment.connect() as ledger:
+        queries.fresh(ledger)
+        results = expectations(ledger)
+    broken = [result for result in results if not result.success]
+    rows = [[result.table, result.rule, result.unexpected, result.rows[:1]] for result in broken]
+    return dg.AssetCheckResult(
+        passed=not broken,
+        description=f"{len(results) - len(broken)} of {len(results)} expectations hold",
+        metadata={"broken": dg.MetadataValue.md(markdown_table(["read model", "rule", "rows", "first row"], rows))},
+    )
+
+
+CHECKS = [every_slot_is_filled, oracles_succeed, nulls_have_reasons, read_models_hold]
 
 
 def _expected_slots(lab: Lab, round: int) -> dict[tuple[str, int], str]:

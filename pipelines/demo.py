@@ -3,7 +3,7 @@
 import importlib.util
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -74,14 +74,14 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
     with connect(settings) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
         try:
             warming = _warm(lab) if model else None
-            stages.task_bundles(lab, progress=screen.progress)
+            _stage(screen, "task bundles", lambda: stages.task_bundles(lab, progress=screen.progress))
             kept = [c.policy for c in config.collect if c.policy != SMOLLM2]
-            stages.rollouts(lab, policies=kept, progress=screen.progress)
+            _stage(screen, "scripted rollouts", lambda: stages.rollouts(lab, policies=kept, progress=screen.progress))
             if warming is not None:
                 warming.join()
-                stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress)
-            stages.verdicts(lab, progress=screen.progress)
-            stages.rewards(lab, progress=screen.progress)
+                _stage(screen, "model rollouts", lambda: stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress))
+            _stage(screen, "verdicts", lambda: stages.verdicts(lab, progress=screen.progress))
+            _stage(screen, "rewards", lambda: stages.rewards(lab, progress=screen.progress))
         finally:
             lab.cool()
         queries.fresh(ledger)
@@ -110,6 +110,13 @@ def summary_table(summary: list[OutcomeSummary]) -> Table:
             str(row.rollouts - row.rewards), mean, str(row.superseded),
         )  # fmt: skip
     return table
+
+
+def _stage(screen: Screen, name: str, work: Callable[[], stages.StageReport]) -> None:
+    began = time.monotonic()
+    report = work()
+    counts = ", ".join(f"{count} {what}" for what, count in report.counts.items())
+    screen.say(f"{name}: {counts} ({time.monotonic() - began:.0f} s)")
 
 
 def _warm(lab: Lab) -> threading.Thread:

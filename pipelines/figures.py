@@ -23,11 +23,11 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
 def outcome_table(lines: Sequence[OutcomeSummary]) -> str:
     """Outcomes by policy and world with their denominators; columns of outcomes that never occur are left out."""
     shown = [outcome for outcome in OUTCOMES if any(line.counts[outcome] for line in lines)]
-    header = ["policy", "world", *shown, "rollouts", "succeeded / judged", "rewards", "mean reward", "superseded"]
+    header = ["policy", "world", *shown, "rollouts", "succeeded / judged", "mean reward", "superseded"]
     rows = [
         [
             line.key["policy"], line.key["world"], *(line.counts[outcome] for outcome in shown), line.rollouts,
-            f"{line.counts['succeeded']} / {line.judged}", line.rewards, _number(line.mean_reward), line.superseded,
+            f"{line.counts['succeeded']} / {line.judged}", _mean(line), line.superseded,
         ]
         for line in lines
     ]  # fmt: skip
@@ -81,8 +81,8 @@ def _bar(line: OutcomeSummary, y: int) -> list[str]:
     return parts
 
 
-def _number(value: float | None) -> str:
-    return "missing" if value is None else f"{value:.3f}"
+def _mean(line: OutcomeSummary) -> str:
+    return "missing" if line.mean_reward is None else f"{line.mean_reward:.3f} of {line.rewards}"
 
 
 def _cell(value: object) -> str:

@@ -53,9 +53,8 @@ def outcome_metadata(lab: Lab, round: int) -> Metadata:
         "outcomes": dg.MetadataValue.md(outcome_table(lines)),
         "chart": dg.MetadataValue.md(outcome_chart(lines)),
         "missing rewards": dg.MetadataValue.md(missing_table(queries.missing_rewards(lab.ledger, where))),
-        "rollouts measured": dg.MetadataValue.int(sum(line.judged for line in lines)),
-        "rollouts counted": dg.MetadataValue.int(sum(line.rollouts for line in lines)),
-        "rollouts succeeded": dg.MetadataValue.int(sum(line.counts["succeeded"] for line in lines)),
+        "judged": dg.MetadataValue.int(sum(line.judged for line in lines)),
+        "succeeded": dg.MetadataValue.int(sum(line.counts["succeeded"] for line in lines)),
     }
 
 

@@ -36,8 +36,8 @@ def test_counts_stand_beside_what_they_are_counted_against(smoke: dg.ExecuteInPr
     assert shown(smoke, "task_bundles")["bundles"] == 4
     assert (shown(smoke, "rollouts")["expected"], shown(smoke, "rollouts")["new"]) == (SLOTS, SLOTS)
     rewards = shown(smoke, "rewards")
-    assert (rewards["rollouts succeeded"], rewards["rollouts measured"], rewards["rollouts counted"]) == (4, SLOTS, SLOTS)
-    assert "| 4 / 4 | 4 | 1.000 |" in rewards["outcomes"]
+    assert (rewards["succeeded"], rewards["judged"], rewards["rollouts"]) == (4, SLOTS, SLOTS)
+    assert "| 4 / 4 | 1.000 of 4 |" in rewards["outcomes"]
 
 
 def test_the_log_range_holds_exactly_what_the_step_appended(smoke: dg.ExecuteInProcessResult, site: Site) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from ledger.events import ModelCallDispatched, ModelCalled, Participant, RolloutEnded, RolloutStarted
 from ledger.ledger import LedgerHandle, open_ledger
+from tests.conftest import Cluster
 from training.rollout.gateway import Gateway, Limits
 from training.rollout.scripted import ScriptedServer
 from training.worlds import AssistantTurn
-
-from ....conftest import Cluster
 
 T = TypeVar("T")
 ASK = [{"role": "user", "content": "List the open tickets."}]

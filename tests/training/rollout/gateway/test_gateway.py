@@ -13,6 +13,7 @@ from ledger.tokens import array_of
 from training.rollout.gateway import Upstream
 from training.rollout.gateway_rollouts import dangling_intents, unattributed_calls
 from training.rollout.scripted import STOP_TOKEN, Fault
+from training.worlds import AssistantTurn
 
 from .conftest import ASK, Rig
 
@@ -59,6 +60,23 @@ async def test_the_request_reaches_the_upstream_byte_for_byte_with_the_additions
     (intent,) = rig.intents(rollout_id)
     assert rig.ledger.blob(intent.request.blob_id) == odd
     assert rig.called(rollout_id)[0].sampling["seed"] == "9007199254740999"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_no_encoding_of_text_allows_is_kept_as_the_model_sampled_it(
+    make_rig: Callable[..., Awaitable[Rig]], stream: bool
+) -> None:
+    rig = await make_rig(token_mode=False)
+    rollout_id = rig.start_rollout()
+    rig.server.script(rollout_id, [AssistantTurn("a\x00b\ud800c")])
+    reply = await rig.chat(rollout_id, stream=stream)
+    if stream:
+        assert "".join(c["choices"][0]["delta"].get("content") or "" for c in reply.events[:-1]) == "a\x00b\ud800c"
+    else:
+        assert reply.json["choices"][0]["message"]["content"] == "a\x00b\ud800c"
+    (called,) = rig.called(rollout_id)
+    assert called.response is not None
+    assert json.loads(rig.ledger.blob(called.response.blob_id))["choices"][0]["message"]["content"] == "a\x00b\ud800c"
 
 
 async def test_a_field_that_the_client_set_itself_is_neither_added_nor_taken_away(rig: Rig) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import psycopg
 import pytest
 
@@ -94,7 +95,7 @@ async def test_a_client_that_leaves_in_mid_stream_stops_the_upstream_and_what_ca
     body = json.dumps({"model": "tiny", "messages": ASK, "stream": True}).encode()
     async with rig.http.post(f"{rig.gateway.base_url(rollout_id)}/chat/completions", data=body) as response:
         async for line in response.content:
-            if b"list" in line:
+            if b"ist " in line:
                 break
     (called,) = await rig.until(lambda: rig.called(rollout_id))
     assert (called.status, called.error_source, called.stream_complete) == ("client_aborted", "client", False)
@@ -149,8 +150,9 @@ async def test_a_body_beyond_the_limit_is_refused(make_rig: Make) -> None:
 
 
 async def test_what_is_not_known_is_named_beside_what_is(rig: Rig) -> None:
-    unknown = await rig.chat("nobody")
-    assert (unknown.status, unknown.error_type) == (404, "unknown_rollout")
+    for name in ("nobody", "\x00", "x" * 300):
+        unknown = await rig.chat(name)
+        assert (unknown.status, unknown.error_type) == (404, "unknown_rollout")
     model = await rig.chat(rig.start_rollout(register=False), model="huge")
     assert (model.status, model.error_type) == (404, "unknown_model")
     assert "tiny" in model.json["error"]["message"]
@@ -169,6 +171,19 @@ async def test_a_rollout_that_has_ended_takes_no_more_calls(rig: Rig) -> None:
         assert (reply.status, reply.error_type) == (409, "rollout_closed")
     await rig.restart()
     assert (await rig.chat(ended)).status == 409
+
+
+async def test_ending_a_rollout_cuts_off_a_call_whose_client_has_left(make_rig: Make) -> None:
+    rig = await make_rig(abandoned_s=600.0)
+    rollout_id = rig.start_rollout()
+    rig.server.fault(rollout_id, Fault(gate=asyncio.Event()))
+    left = asyncio.create_task(rig.chat(rollout_id))
+    await rig.until(lambda: rig.server.requests == 1)
+    left.cancel()
+    await rig.until(lambda: all(call.entry.listeners == 0 for call in rig.gateway._calls.values()))
+    rig.gateway.close_rollout(rollout_id)
+    (called,) = await rig.until(lambda: rig.called(rollout_id))
+    assert called.status == "client_aborted"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -221,19 +236,26 @@ async def test_the_end_of_a_stream_waits_for_the_commit(rig: Rig) -> None:
     rig.server.fault(rollout_id, Fault(chunk_gate=reached))
     body = json.dumps({"model": "tiny", "messages": ASK, "stream": True}).encode()
     async with rig.http.post(f"{rig.gateway.base_url(rollout_id)}/chat/completions", data=body) as response:
-        first = await response.content.readuntil(b"list")
+        received = bytearray()
+
+        async def collect() -> None:
+            async for part in response.content.iter_any():
+                received.extend(part)
+
+        collecting = asyncio.create_task(collect())
+        await rig.until(lambda: b"ist " in received)
         with psycopg.connect(rig.ledger.url) as blocker:
             blocker.execute("SELECT FROM stream_head WHERE stream = %s FOR UPDATE", (f"rollout-{rollout_id}",))
             reached.set()
-            rest = asyncio.create_task(response.content.read())
-            received = bytearray(first)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.7):
-                    received += await rest
-            assert b'finish_reason":"' not in received
+            await rig.until(lambda: b"them" in received)
+            await asyncio.sleep(0.5)
+            assert b'"finish_reason":"' not in received
             assert b"DONE" not in received
             assert rig.called(rollout_id) == []
-    assert rig.gateway.state()["calls"] == 1
+        await collecting
+    assert b'"finish_reason":"tool_calls"' in received
+    assert received.endswith(b"data: [DONE]\n\n")
+    assert [called.status for called in rig.called(rollout_id)] == ["completed"]
 
 
 async def test_nothing_is_acknowledged_while_the_ledger_cannot_be_written(make_rig: Make) -> None:
@@ -287,7 +309,7 @@ async def test_a_killed_gateway_has_every_acknowledged_call_in_the_ledger_and_le
     finally:
         process.send_signal(signal.SIGKILL)
         await process.wait()
-    with pytest.raises(OSError):
+    with pytest.raises(aiohttp.ServerDisconnectedError):
         await opened
     assert {reply.status for reply in replies} == {200}
     recorded = {called.call_id for called in rig.called(rollout_id)}
