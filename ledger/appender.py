@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ledger.errors import TallyError
+import psycopg
+
+from ledger.errors import LedgerUnavailable, TallyError
 from ledger.ledger import LedgerHandle
 from ledger.store import New, Receipt
 
@@ -16,6 +18,15 @@ MAX_EVENTS = 500
 class _Waiting:
     events: Sequence[New]
     done: "asyncio.Future[Receipt]"
+
+
+def _settle(waiting: _Waiting, result: Receipt | Exception) -> None:
+    if waiting.done.done():
+        return
+    if isinstance(result, Receipt):
+        waiting.done.set_result(result)
+    else:
+        waiting.done.set_exception(result)
 
 
 class Appender:
@@ -52,32 +63,33 @@ class Appender:
             group: list[_Waiting] = []
             while self._waiting and (not group or sum(len(w.events) for w in group) + len(self._waiting[0].events) <= MAX_EVENTS):
                 group.append(self._waiting.pop(0))
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, group)
-            for waiting, result in zip(group, results, strict=True):
-                if waiting.done.cancelled():
-                    continue
-                if isinstance(result, Receipt):
-                    waiting.done.set_result(result)
-                else:
-                    waiting.done.set_exception(result)
+            results: list[Receipt | Exception] | None = None
+            try:
+                results = await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, group)
+            finally:
+                # Whatever ends this task, nobody may wait for an answer that will not come.
+                for n, waiting in enumerate(group):
+                    _settle(
+                        waiting, LedgerUnavailable("the append broke off; it may or may not be written") if results is None else results[n]
+                    )
 
-    def _commit(self, group: Sequence[_Waiting]) -> list[Receipt | TallyError]:
+    def _commit(self, group: Sequence[_Waiting]) -> list[Receipt | Exception]:
         self.commits += 1
         try:
             together = self.ledger.append([event for waiting in group for event in waiting.events]).events
-        except TallyError as error:
+        except (TallyError, psycopg.Error) as error:
             if len(group) == 1:
                 return [error]
             self.retried_alone += len(group)
             return [self._alone(waiting) for waiting in group]
-        receipts: list[Receipt | TallyError] = []
+        receipts: list[Receipt | Exception] = []
         for waiting in group:
             receipts.append(Receipt(together[: len(waiting.events)]))
             together = together[len(waiting.events) :]
         return receipts
 
-    def _alone(self, waiting: _Waiting) -> Receipt | TallyError:
+    def _alone(self, waiting: _Waiting) -> Receipt | Exception:
         try:
             return self.ledger.append(waiting.events)
-        except TallyError as error:
+        except (TallyError, psycopg.Error) as error:
             return error

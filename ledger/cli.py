@@ -120,6 +120,11 @@ def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
     return 0
 
 
+def load_all() -> None:
+    """Add the commands of all installed packages, for a page that lists them."""
+    _load_commands([])
+
+
 def _load_commands(arguments: Sequence[str]) -> None:
     """Add the commands of other packages: the one that is asked for, or all of them for a help page or an unknown name."""
     known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}

@@ -164,7 +164,7 @@ def assembled(chain: Chain) -> Trace:
 
 def _shown(body: EventBody) -> list[BlobRef]:
     """The blobs of a body but for the bytes that restore a state, which nobody reads here."""
-    hidden = body.snapshot.blob_id if isinstance(body, StateSnapshotted) and body.snapshot != body.view else None
+    hidden = body.snapshot.blob_id if isinstance(body, StateSnapshotted) and body.snapshot.blob_id != body.view.blob_id else None
     return [ref for ref in body.blobs() if ref.blob_id != hidden]
 
 

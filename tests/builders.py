@@ -112,7 +112,9 @@ class DeskHistory:
             rollout_id=rollout_id, group_id=group_id, bundle_id=self.bundles[task].bundle_id, slot=slot, attempt=attempt,
             rollout_kind="ordinary", participants=[agent], seed=7 + slot,
         ))])  # fmt: skip
-        writer = _Writer(self.ledger, rollout_id, policy, version, turns, self.tokenizer if policy == SAMPLED else None)
+        writer = _Writer(
+            self.ledger, rollout_id, policy, version=version, turns=turns, tokenizer=self.tokenizer if policy == SAMPLED else None
+        )
         if not answered:
             writer.intend([{"role": "user", "content": "hello"}], [], 0)
             writer.flush()
@@ -149,7 +151,7 @@ class DeskHistory:
 
     def unattributed(self) -> str:
         """Id of an answered model call that belongs to no rollout."""
-        writer = _Writer(self.ledger, None, "stranger", "", [AssistantTurn("hello")], None)
+        writer = _Writer(self.ledger, None, "stranger", version="", turns=[AssistantTurn("hello")], tokenizer=None)
         asyncio.run(writer.ask([{"role": "user", "content": "whose am I?"}], [], 0))
         writer.flush()
         return writer.call_ids[0]
@@ -159,7 +161,14 @@ class _Writer:
     """The scripted model and the recorder of one rollout."""
 
     def __init__(
-        self, ledger: LedgerHandle, rollout_id: str | None, participant: str, version: str, turns: Sequence[AssistantTurn], tokenizer: Any
+        self,
+        ledger: LedgerHandle,
+        rollout_id: str | None,
+        participant: str,
+        *,
+        version: str,
+        turns: Sequence[AssistantTurn],
+        tokenizer: Any,
     ) -> None:
         self.ledger, self.rollout_id, self.participant, self.version = ledger, rollout_id, participant, version
         self.turns, self.tokenizer, self.call_ids = list(turns), tokenizer, list[str]()

@@ -57,7 +57,9 @@ def test_a_file_keeps_the_conventions(path: Path) -> None:
     told += [f"{node.name} has no docstring" for node in public(tree) if ast.get_docstring(node) is None and not _inherits_docs(tree, node)]
     if name_of(path) not in MAY_CATCH_ALL | FOREIGN_CODE:
         told += [f"line {handler.lineno} catches everything" for handler in _broad(tree)]
-    told += [f"line {n} says {found[0]}" for n, line in enumerate(text.splitlines(), 1) if (found := re.search(r"\b(TODO|FIXME|XXX)\b", line))]
+    told += [
+        f"line {n} says {found[0]}" for n, line in enumerate(text.splitlines(), 1) if (found := re.search(r"\b(TODO|FIXME|XXX)\b", line))
+    ]
     assert told == []
 
 

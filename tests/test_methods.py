@@ -28,7 +28,8 @@ def test_a_method_is_a_function_named_as_its_file(family: Family[Any], name: str
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.package for family in FAMILIES])
 def test_all_methods_of_a_family_take_the_same_arguments(family: Family[Any]) -> None:
     taken = {
-        name: [p.name for p in inspect.signature(family[name]).parameters.values() if p.kind is not p.KEYWORD_ONLY] for name in family.names()
+        name: [p.name for p in inspect.signature(family[name]).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        for name in family.names()
     }
     assert len({tuple(names) for names in taken.values()}) == 1, taken
 

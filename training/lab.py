@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -183,7 +183,8 @@ class Lab:
 
     def _smollm2(self, collection: Collection) -> Policy:
         folder = smollm2(self.settings.data_dir / "models", say=self.say)
-        return policies.published(self.ledger, SMOLLM2, folder, sampling=collection.sampling, licence="Apache-2.0")
+        policy = policies.published(self.ledger, SMOLLM2, folder, sampling=collection.sampling, licence="Apache-2.0")
+        return replace(policy, strict_tools=collection.strict_tools)
 
     @asynccontextmanager
     async def site(self, prepared: Sequence[Prepared]) -> AsyncIterator[Site]:

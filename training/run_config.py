@@ -49,6 +49,7 @@ class Collection(_Table):
         worlds: worlds whose bundles are attempted when `tasks` is empty.
         first: take only the first so many bundles of each world.
         sampling: request fields.
+        strict_tools: mark tools as strict, so that an engine constrains calls to their schemas.
     """
 
     policy: str
@@ -58,6 +59,7 @@ class Collection(_Table):
     worlds: tuple[str, ...] = ()
     first: int | None = Field(default=None, ge=1)
     sampling: dict[str, Any] = Field(default_factory=dict)
+    strict_tools: bool = False
 
 
 class RunConfig(_Table):

@@ -1,1 +1,1 @@
-""""""
+"""The browser pages: rewards, traces and verifier disagreements."""

@@ -36,7 +36,8 @@ class VersionSpan(Fields):
 class ModelCallDispatched(EventBody):
     """A request is about to be sent upstream; without its ModelCalled it is a dangling intent.
 
-    `request_digest` covers the request's salted commitment, its participant and its role; `retry_key` commits to the client's idempotency key.
+    `request_digest` covers the request's salted commitment, its participant and its role; `retry_key` commits to the client's
+    idempotency key.
     """
 
     call_id: Identifier

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import psycopg
 import pytest
 
 from ledger.appender import Appender
@@ -49,3 +50,14 @@ async def test_a_caller_that_goes_away_does_not_undo_its_append(ledger: LedgerHa
     await appender.append([ledger.new(reward("b"))])
     await appender.close()
     assert len(ledger.read_stream("reward-a")) == 1
+
+
+async def test_an_error_of_the_database_reaches_its_waiter_and_the_next_append_works(ledger: LedgerHandle) -> None:
+    appender = Appender(ledger)
+    with psycopg.connect(ledger.url) as conn:
+        conn.execute("ALTER TABLE event ADD CONSTRAINT planted CHECK (stream <> 'reward-refused')")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        await appender.append([ledger.new(reward("refused"))])
+    await appender.append([ledger.new(reward("fine"))])
+    await appender.close()
+    assert len(ledger.read_stream("reward-fine")) == 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.builders import small_tokenizer
-from ui.decoding import find_folder, read_decoder
+from training.rollout.decoding import find_folder, read_decoder
 
 
 def test_texts_of_tokens_join_to_the_text(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Run:
         """The id of a group: the same run, round, bundle, policy and size give the same group."""
         return derived_id(
             "group", self.run_id, self.round, group.bundle.bundle_id, group.policy.name, group.policy.model_version,
-            digest(dict(group.policy.sampling)), group.size, group.rollout_kind,
+            digest(dict(group.policy.sampling)), group.policy.strict_tools, group.size, group.rollout_kind,
         )  # fmt: skip
 
 
@@ -226,7 +226,9 @@ def _asker(work: _Work, slot: _Slot, rollout_id: str) -> Ask:
     seed_parts = (run.root_seed, run.run_id, run.round, slot.group_id, slot.slot, slot.attempt)
     sampling = {"max_tokens": int(site.harness.limits["max_tokens"]), **policy.sampling}
     url = site.gateway.base_url(rollout_id)
-    client = ModelClient(work.session, url, policy.model, sampling=sampling, stream=policy.stream, seed_parts=seed_parts)
+    client = ModelClient(
+        work.session, url, policy.model, sampling=sampling, stream=policy.stream, strict_tools=policy.strict_tools, seed_parts=seed_parts
+    )
 
     async def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
         before = site.gateway.calls(rollout_id).sampling_s

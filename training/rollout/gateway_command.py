@@ -6,8 +6,8 @@ from typing import Annotated, get_args
 
 import typer
 
+from ledger.connect import connect
 from ledger.errors import SettingsError, TallyError
-from ledger.ledger import open_ledger
 from ledger.settings import Settings
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.gateway_upstream import UpstreamKind
@@ -47,15 +47,12 @@ async def serve(settings: Settings, upstreams: dict[str, Upstream], *, host: str
     """Serve until SIGINT or SIGTERM; prints the address when it listens.
 
     Raises:
-        SettingsError: no database is configured.
         LedgerUnavailable, SchemaMismatch: the ledger cannot be opened.
     """
-    if settings.database_url is None:
-        raise SettingsError("TALLY_DATABASE_URL is not set; allowed: postgresql://user:password@host:port/database")
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with open_ledger(settings.database_url, project=settings.project, actor_id=settings.actor) as ledger:
+    with connect(settings) as ledger:
         async with Gateway(ledger, upstreams, host=host, port=port) as gateway:
             print(f"gateway listening on {gateway.url}", flush=True)
             await stop.wait()
@@ -71,7 +68,7 @@ def gateway(
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="port; TALLY_GATEWAY_PORT otherwise")] = None,
 ) -> None:
-    """Serve the capture gateway over the ledger at TALLY_DATABASE_URL."""
+    """Serve the capture gateway: point a harness at /r/<rollout id>/v1 of its address."""
     import os
 
     try:

@@ -25,6 +25,7 @@ class ModelClient:
         model: model name in requests.
         sampling: request fields such as temperature, top_p, max_tokens, tool_choice.
         stream: whether to stream; only then are tool arguments the text as it was sampled.
+        strict_tools: whether tools are marked as strict.
         seed_parts: what a call's seed is a function of, beside its index.
     """
 
@@ -36,10 +37,11 @@ class ModelClient:
         *,
         sampling: Mapping[str, Any],
         stream: bool,
+        strict_tools: bool,
         seed_parts: Sequence[str | int],
     ) -> None:
         self.session, self.base_url, self.model = session, base_url, model
-        self.sampling, self.stream, self.seed_parts = sampling, stream, seed_parts
+        self.sampling, self.stream, self.strict_tools, self.seed_parts = sampling, stream, strict_tools, seed_parts
 
     async def ask(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
         """The model's answer.
@@ -50,7 +52,7 @@ class ModelClient:
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), "stream": self.stream, **self.sampling}
         body["seed"] = call_seed(*self.seed_parts, index)
         if tools:
-            body["tools"] = list(tools)
+            body["tools"] = [_strict(tool) for tool in tools] if self.strict_tools else list(tools)
         else:
             body.pop("tool_choice", None)
         headers = {"Content-Type": "application/json", "X-Tally-Wait": PAUSE_WAIT_S}
@@ -63,6 +65,10 @@ class ModelClient:
         except aiohttp.ClientError as error:
             raise CallFailed("harness_error", "gateway", "the gateway broke off", repr(error)) from error
         return Answer(message["content"], message["tool_calls"], finish, call_id)
+
+
+def _strict(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return {**tool, "function": {**tool["function"], "strict": True}}
 
 
 async def _whole(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:

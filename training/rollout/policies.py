@@ -10,9 +10,8 @@ from typing import Any
 from ledger.blobs import PUBLIC
 from ledger.bundle import BundleDraft
 from ledger.events import ModelVersionPublished
-from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
-from training.rollout.pretrained import template_digest, tokenizer_digest, weights_digest
+from training.rollout.pretrained import template_digest, tokenizer_digest, version_digest, weights_digest
 from training.worlds import AssistantTurn
 
 Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
@@ -30,6 +29,7 @@ class Policy:
         trainable: whether its tokens may be trained on.
         script: for a scripted policy, what it answers in a task, turn by turn.
         stream: whether calls are streamed.
+        strict_tools: whether tools are marked as strict, so that an engine constrains calls to their schemas.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Policy:
     trainable: bool = False
     script: Script | None = None
     stream: bool = False
+    strict_tools: bool = False
 
 
 def scripted(ledger: LedgerHandle, name: str, script: Script) -> Policy:
@@ -55,7 +56,7 @@ def scripted(ledger: LedgerHandle, name: str, script: Script) -> Policy:
 
 def version_of(name: str, folder: Path) -> str:
     """The model version that the weights, tokenizer and template in `folder` are."""
-    return f"{name}-{derived_id('model-version', weights_digest(folder), tokenizer_digest(folder), template_digest(folder))[:13]}"
+    return f"{name}-{version_digest(folder)}"
 
 
 def published(ledger: LedgerHandle, name: str, folder: Path, *, sampling: Mapping[str, Any], licence: str) -> Policy:

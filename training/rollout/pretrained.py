@@ -86,6 +86,12 @@ def template_digest(folder: Path) -> str:
     return _sha256(folder / "chat_template.jinja")
 
 
+def version_digest(folder: Path) -> str:
+    """Twelve hex digits that name the weights, tokenizer and template of the folder together."""
+    joined = "\n".join((weights_digest(folder), tokenizer_digest(folder), template_digest(folder)))
+    return hashlib.sha256(joined.encode()).hexdigest()[:12]
+
+
 def hf_weights(file: GgufFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Every weight of a Llama GGUF file under its transformers name, dequantised to float32, output layer included."""
     heads = int(file.metadata["llama.attention.head_count"])

@@ -209,9 +209,7 @@ def test_an_impatient_stop_ends_the_server_at_once_and_keeps_what_was_committed(
     home = place_18.made_home()
     server = place_18.start(home)
     url = write_rows(server, 5)
-    checkpointer = next(
-        pid for pid in find_children(server.data_dir) if b"checkpointer" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    checkpointer = next(pid for pid in find_children(server.data_dir) if b"checkpointer" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(checkpointer, signal.SIGSTOP)
 
     def say(text: str) -> None:

@@ -15,7 +15,8 @@ from training.rollout.engine_spec import ask
 pytestmark = pytest.mark.slow
 
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
-TOOL = {"type": "function", "function": {"name": "finish", "description": "End the task.", "parameters": NO_ARGUMENTS}}
+# Without "strict" vLLM forces the name but leaves the arguments free.
+TOOL = {"type": "function", "function": {"name": "finish", "description": "End the task.", "parameters": NO_ARGUMENTS, "strict": True}}
 
 
 def chat(engine: Engine, **more: Any) -> dict[str, Any]:

@@ -11,8 +11,11 @@ from training.rollout.gateway import Upstream
 
 from .conftest import Rig
 
-NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
-TOOLS = [{"type": "function", "function": {"name": "finish", "parameters": NOTHING}}]
+SCHEMA = {
+    "type": "object", "properties": {"priority": {"type": "string", "enum": ["P1", "P2"]}}, "required": ["priority"], "additionalProperties": False,
+}  # fmt: skip
+# Without `strict` vLLM holds a call to the tool's name but not to its schema, and this model never closes its braces.
+TOOLS = [{"type": "function", "function": {"name": "query_tickets", "strict": True, "parameters": SCHEMA}}]
 
 
 def start(rig: Rig, engine: Engine) -> str:
