@@ -197,5 +197,3 @@ def _print_total(shown: int, total: int, what: str) -> None:
 
 def _says(passed: bool | None) -> str:
     return {True: "passed", False: "failed", None: "unclear"}[passed]
-
-

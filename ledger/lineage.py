@@ -31,9 +31,7 @@ _DOWN = """WITH RECURSIVE down (node) AS (
   UNION
   SELECT x.child FROM down JOIN edge AS x ON x.project = %(project)s AND x.parent = down.node)
 SELECT split_part(node, '-', 1), count(*) FROM down WHERE node <> %(node)s GROUP BY 1 ORDER BY 1"""
-_COLUMNS = ", ".join(
-    {"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded)
-)
+_COLUMNS = ", ".join({"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded))
 
 
 def trace(ledger: LedgerHandle, reward_id: str) -> Trace:

@@ -10,9 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlmodel import SQLModel
 
-import ledger.tables  # noqa: F401
 from ledger.errors import SchemaMismatch
 
 LOCATION = Path(__file__).resolve().parent.parent / "migrations"
@@ -54,6 +52,11 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 def differences(url: str) -> list[Any]:
     """What autogenerate would change to make the database fit the tables; empty when they agree."""
+    # The tables take seconds to build, and only this comparison needs them.
+    from sqlmodel import SQLModel
+
+    import ledger.tables  # noqa: F401
+
     with _engine(url).connect() as connection:
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), SQLModel.metadata))
 

@@ -80,8 +80,7 @@ def rewards(
     clause, given = condition(ledger.project, where)
     with ledger.connection() as conn:
         rows = conn.execute(
-            f"SELECT {REWARD} FROM {REWARDS} WHERE {clause} ORDER BY x.position {_direction(newest)}"
-            " LIMIT %(limit)s OFFSET %(offset)s",
+            f"SELECT {REWARD} FROM {REWARDS} WHERE {clause} ORDER BY x.position {_direction(newest)} LIMIT %(limit)s OFFSET %(offset)s",
             {**given, "limit": limit, "offset": offset},
         ).fetchall()
         total = conn.execute(f"SELECT count(*) FROM {REWARDS} WHERE {clause}", given).fetchone()

@@ -23,9 +23,7 @@ Named = dict[str, list[tuple[int | None, str, TokenArray]]]
 """Blob id to the token arrays that it holds, each with the position and the name of the event that says so."""
 BATCH = 1000
 BLOB_BATCH = 64
-_COLUMNS = ", ".join(
-    {"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded)
-)
+_COLUMNS = ", ".join({"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded))
 
 
 @dataclass(frozen=True)

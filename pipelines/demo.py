@@ -19,7 +19,7 @@ from ledger.errors import EngineFailed
 from ledger.outcome import OUTCOMES
 from ledger.queries_rows import Filter, OutcomeSummary
 from ledger.settings import Settings
-from pipelines.resources import SHIPPED
+from pipelines import SHIPPED
 from training import stages
 from training.lab import SMOLLM2, Lab
 from training.rollout import engine

@@ -9,11 +9,10 @@ from ledger.connect import connect
 from ledger.errors import SettingsError
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
+from pipelines import SHIPPED
 from pipelines.partitions import ExperimentRound
 from training.lab import Lab
 from training.run_config import RunConfig, read_run_config
-
-SHIPPED = Path(__file__).resolve().parent / "experiments"
 
 
 @dataclass(frozen=True)

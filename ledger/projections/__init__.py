@@ -106,9 +106,7 @@ def _rebuild(ledger: LedgerHandle, model: ReadModel, batch: int) -> int:
     with ledger.connection() as conn:
         at = _locked_cursor(conn, model)
         conn.execute(f"DELETE FROM {model.TABLE}")
-        conn.execute(
-            "UPDATE projection_cursor SET position = 0, source_digest = %s WHERE name = %s", (source_digest(model), model.NAME)
-        )
+        conn.execute("UPDATE projection_cursor SET position = 0, source_digest = %s WHERE name = %s", (source_digest(model), model.NAME))
         goal, at = max(goal, at or 0), 0
         while at < goal:
             at = _advance(conn, model, at, min(at + batch, goal))

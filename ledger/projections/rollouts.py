@@ -114,9 +114,7 @@ def fold(rows: Rows, event: Recorded) -> None:
     elif isinstance(body, ReviewDecided):
         passed = {"passed": True, "failed": False, "unclear": None}[body.decision]
         _judge(row, verdict_rank("ReviewDecided", "review", "human", passed), event.position, (body.review_id, "completed", passed))
-    row["outcome"] = outcome_of(
-        row["ended_by"], superseded=row["superseded"], verdict_status=row["verdict_status"], passed=row["passed"]
-    )
+    row["outcome"] = outcome_of(row["ended_by"], superseded=row["superseded"], verdict_status=row["verdict_status"], passed=row["passed"])
 
 
 def complete(row: Row) -> bool:

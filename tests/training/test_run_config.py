@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ledger.errors import SettingsError
-from pipelines.resources import SHIPPED
+from pipelines import SHIPPED
 from training.run_config import read_run_config
 
 GOOD = 'name = "x"\nseed = 1\n[[tasks]]\nworld = "ticket_desk"\ncount = 2\n[[collect]]\npolicy = "oracle"\n'
