@@ -25,7 +25,10 @@ from training.lab import SMOLLM2, Lab
 from training.rollout import engine
 from training.run_config import RunConfig, read_run_config
 
-HIDDEN_OUTCOMES = ("running",)
+_SHORT = {
+    "running": "running", "succeeded": "passed", "task_failed": "failed", "limit_ended": "limit", "env_failed": "env", "verifier_failed": "verifier",
+    "harness_failed": "harness", "aborted": "aborted", "unknown": "unknown",
+}  # fmt: skip
 
 
 class Screen:
@@ -95,20 +98,18 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
 
 
 def summary_table(summary: list[OutcomeSummary]) -> Table:
-    """Policy and world against outcomes, with the denominators that rates are over."""
-    shown = [outcome for outcome in OUTCOMES if outcome not in HIDDEN_OUTCOMES or any(row.counts[outcome] for row in summary)]
-    table = Table(title="Outcomes of counted rollouts", caption="success = succeeded / judged; a null reward is not a zero")
-    names = [outcome.replace("_", " ") for outcome in shown]
-    for column in ("policy", "world", "rollouts", *names, "success", "rewards", "null", "mean", "superseded"):
-        table.add_column(column, justify="left" if column in ("policy", "world") else "right")
+    """Policy and world against the outcomes that occurred, with the denominators that rates are over."""
+    occurred = [outcome for outcome in OUTCOMES if any(row.counts[outcome] for row in summary)]
+    table = Table(title="Counted rollouts", caption="success = succeeded / judged; a null reward is not a zero")
+    for column in ("policy", "world", "all", *(_SHORT[outcome] for outcome in occurred), "success", "mean", "null", "superseded"):
+        words = column in ("policy", "world")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for row in summary:
         rate = "–" if row.success_rate is None else f"{row.counts['succeeded']}/{row.judged}"
         mean = "–" if row.mean_reward is None else f"{row.mean_reward:.3f}"
-        counts = [str(row.counts[outcome]) if row.counts[outcome] else "·" for outcome in shown]
-        table.add_row(
-            str(row.key["policy"]), str(row.key["world"]), str(row.rollouts), *counts, rate, str(row.rewards),
-            str(row.rollouts - row.rewards), mean, str(row.superseded),
-        )  # fmt: skip
+        counts = [str(row.counts[outcome]) if row.counts[outcome] else "·" for outcome in occurred]
+        null = str(row.rollouts - row.rewards)
+        table.add_row(str(row.key["policy"]), str(row.key["world"]), str(row.rollouts), *counts, rate, mean, null, str(row.superseded))
     return table
 
 

@@ -68,7 +68,8 @@ class ModelClient:
 
 
 def _strict(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {**tool, "function": {**tool["function"], "strict": True}}
+    function = tool["function"]
+    return {**tool, "function": {**function, "strict": True, "parameters": {**function["parameters"], "additionalProperties": False}}}
 
 
 async def _whole(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:
