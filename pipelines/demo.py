@@ -26,9 +26,16 @@ from training.rollout import engine
 from training.run_config import RunConfig, read_run_config
 
 _SHORT = {
-    "running": "running", "succeeded": "passed", "task_failed": "failed", "limit_ended": "limit", "env_failed": "env", "verifier_failed": "verifier",
-    "harness_failed": "harness", "aborted": "aborted", "unknown": "unknown",
-}  # fmt: skip
+    "running": "running",
+    "succeeded": "passed",
+    "task_failed": "failed",
+    "limit_ended": "limit",
+    "env_failed": "env",
+    "verifier_failed": "verifier",
+    "harness_failed": "harness",
+    "aborted": "aborted",
+    "unknown": "unknown",
+}
 
 
 class Screen:
