@@ -101,7 +101,7 @@ def expectations(ledger: LedgerHandle) -> list[Expected]:
     results = []
     for table, rule, query in RULES:
         expectation = gxe.UnexpectedRowsExpectation(unexpected_rows_query=query.replace("{ended_by}", quoted))
-        results.append(_expected(table, rule, batches[table].get_batch().validate(expectation)))
+        results.append(_expected(table, rule, batches[table].get_batch().validate(expectation, result_format="COMPLETE")))
     return results
 
 

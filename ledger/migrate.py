@@ -50,6 +50,15 @@ def upgrade(url: str, revision: str = "head") -> None:
         connection.commit()
 
 
+def downgrade(url: str, revision: str) -> None:
+    """Take the database back to `revision`, or to `base` for none: for a new database that holds nothing yet."""
+    with _engine(url).connect() as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+        connection.commit()
+
+
 def differences(url: str) -> list[Any]:
     """What autogenerate would change to make the database fit the tables; empty when they agree."""
     # The tables take seconds to build, and only this comparison needs them.

@@ -37,7 +37,8 @@ from training.worlds.ticket_desk import scripts as desk_scripts
 
 Say = Callable[[str], None]
 SMOLLM2 = "smollm2"
-_SCRIPTS: Mapping[str, Mapping[str, Script]] = {"ticket_desk": desk_scripts.SCRIPTS, "bfcl": bfcl_scripts.SCRIPTS}
+SCRIPTS: Mapping[str, Mapping[str, Script]] = {"ticket_desk": desk_scripts.SCRIPTS, "bfcl": bfcl_scripts.SCRIPTS}
+"""World to its scripted policies by name."""
 _VERIFIERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "ticket_desk": (
         ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
@@ -176,9 +177,9 @@ class Lab:
         return [bundle for world in worlds for bundle in [b for b in self.bundles if b.draft.world == world][: collection.first]]
 
     def _scripted(self, world: str, name: str) -> Policy:
-        script = _SCRIPTS[world].get(name)
+        script = SCRIPTS[world].get(name)
         if script is None:
-            raise SettingsError(f"no policy {name!r} for world {world!r}; there is {SMOLLM2} and {', '.join(_SCRIPTS[world])}")
+            raise SettingsError(f"no policy {name!r} for world {world!r}; there is {SMOLLM2} and {', '.join(SCRIPTS[world])}")
         return policies.scripted(self.ledger, name, script)
 
     def _smollm2(self, collection: Collection) -> Policy:

@@ -5,7 +5,7 @@ import pytest
 
 from ledger.errors import SchemaMismatch
 from ledger.ledger import open_ledger
-from ledger.migrate import differences, head_revision, upgrade
+from ledger.migrate import differences, downgrade, head_revision, upgrade
 from tests.conftest import Cluster
 
 
@@ -20,7 +20,7 @@ def test_migrated_tables_are_the_tables_of_the_code(each_cluster: Cluster) -> No
 def test_down_and_up_again(each_cluster: Cluster) -> None:
     url = each_cluster.empty_database()
     upgrade(url)
-    upgrade(url, "base")
+    downgrade(url, "base")
     with psycopg.connect(url) as conn:
         left = conn.execute("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')").fetchall()
         functions = conn.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace").fetchall()

@@ -46,7 +46,7 @@ def _fill(ledger: LedgerHandle, data_dir: Path) -> dict[str, str]:
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A filled database; tests may add reviews to it, each to a rollout of its own."""
     url, data_dir = cluster.migrated_database(), tmp_path_factory.mktemp("site")
