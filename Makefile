@@ -17,7 +17,7 @@ help:  ## list the targets
 $(READY): pyproject.toml .locks/$(PROFILE).txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip install -q --no-deps --python $(BIN)/python $(TORCH) -r .locks/$(PROFILE).txt
+	$(BIN)/uv pip install -q --no-deps --compile-bytecode --python $(BIN)/python $(TORCH) -r .locks/$(PROFILE).txt
 	$(BIN)/uv pip install -q --no-deps --python $(BIN)/python -e .
 	@touch $@
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -107,8 +108,10 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
 def summary_table(summary: list[OutcomeSummary]) -> Table:
     """Policy and world against the outcomes that occurred, with the denominators that rates are over."""
     occurred = [outcome for outcome in OUTCOMES if any(row.counts[outcome] for row in summary)]
-    table = Table(title="Counted rollouts", caption="success = succeeded / judged; a null reward is not a zero")
-    for column in ("policy", "world", "all", *(_SHORT[outcome] for outcome in occurred), "success", "mean", "null", "superseded"):
+    again = ("superseded",) if any(row.superseded for row in summary) else ()
+    caption = "success: passed of judged; mean: of the rewards that are not null; a null reward is not a zero"
+    table = Table(title="Counted rollouts", caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("policy", "world", "all", *(_SHORT[outcome] for outcome in occurred), "success", "mean", "null", *again):
         words = column in ("policy", "world")
         table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for row in summary:
@@ -116,7 +119,8 @@ def summary_table(summary: list[OutcomeSummary]) -> Table:
         mean = "–" if row.mean_reward is None else f"{row.mean_reward:.3f}"
         counts = [str(row.counts[outcome]) if row.counts[outcome] else "·" for outcome in occurred]
         null = str(row.rollouts - row.rewards)
-        table.add_row(str(row.key["policy"]), str(row.key["world"]), str(row.rollouts), *counts, rate, mean, null, str(row.superseded))
+        attempts = [str(row.superseded)] if again else []
+        table.add_row(str(row.key["policy"]), str(row.key["world"]), str(row.rollouts), *counts, rate, mean, null, *attempts)
     return table
 
 

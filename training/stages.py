@@ -69,8 +69,10 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
 async def _collect(lab: Lab, round: int, prepared: Sequence[Prepared], progress: Progress) -> dict[str, int]:
     counts = {"expected": 0, "already": 0, "new": 0, "superseded": 0}
     async with lab.site(prepared) as site:
-        for item in prepared:
-            told = _told(progress, f"rollouts of {item.collection.policy}", sum(group.size for group in item.groups))
+        for n, item in enumerate(prepared):
+            again = sum(other.collection.policy == item.collection.policy for other in prepared[:n])
+            name = f"rollouts of {item.collection.policy}" + (f" ({again + 1})" if again else "")
+            told = _told(progress, name, sum(group.size for group in item.groups))
             done = await collect(site, lab.run(round), item.groups, concurrency=lab.config.concurrency, progress=told)
             counts["expected"] += done.expected
             counts["already"] += done.already

@@ -150,7 +150,7 @@ async def _user_turn(
         messages.append(_as_message(answer))
         if not answer.tool_calls:
             cut = answer.finish_reason == "length"
-            return End("token_limit", "policy", f"an answer was cut at {harness.limits['max_tokens']} tokens") if cut else None
+            return End("token_limit", "policy", "an answer was cut by its token limit") if cut else None
         for sampled in answer.tool_calls:
             observation = await _act(episode, sampled, answer.model_call_id, (turn, tools), (record, clock))
             messages.append({"role": "tool", "tool_call_id": sampled.call_id, "content": observation.content})
