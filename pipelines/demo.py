@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -109,8 +108,8 @@ def summary_table(summary: list[OutcomeSummary]) -> Table:
     """Policy and world against the outcomes that occurred, with the denominators that rates are over."""
     occurred = [outcome for outcome in OUTCOMES if any(row.counts[outcome] for row in summary)]
     again = ("superseded",) if any(row.superseded for row in summary) else ()
-    caption = "success: passed of judged; mean: of the rewards that are not null; a null reward is not a zero"
-    table = Table(title="Counted rollouts", caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    caption = "success: passed of judged; mean: of rewards that are not null"
+    table = Table(title="Counted rollouts", caption=caption, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("policy", "world", "all", *(_SHORT[outcome] for outcome in occurred), "success", "mean", "null", *again):
         words = column in ("policy", "world")
         table.add_column(column, justify="left" if words else "right", no_wrap=True)

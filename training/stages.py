@@ -67,22 +67,15 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
 
 
 async def _collect(lab: Lab, round: int, prepared: Sequence[Prepared], progress: Progress) -> dict[str, int]:
-    counts = {"expected": 0, "already": 0, "new": 0, "superseded": 0}
+    groups = [group for item in prepared for group in item.groups]
+    policies = list(dict.fromkeys(item.collection.policy for item in prepared))
+    what = "rollouts of " + (policies[0] if len(policies) == 1 else f"{len(policies)} policies")
+    total = sum(group.size for group in groups)
     async with lab.site(prepared) as site:
-        for n, item in enumerate(prepared):
-            again = sum(other.collection.policy == item.collection.policy for other in prepared[:n])
-            name = f"rollouts of {item.collection.policy}" + (f" ({again + 1})" if again else "")
-            told = _told(progress, name, sum(group.size for group in item.groups))
-            done = await collect(site, lab.run(round), item.groups, concurrency=lab.config.concurrency, progress=told)
-            counts["expected"] += done.expected
-            counts["already"] += done.already
-            counts["new"] += done.ran
-            counts["superseded"] += done.superseded
-    return counts
-
-
-def _told(progress: Progress, what: str, total: int) -> Callable[[int], None]:
-    return lambda done: progress(what, done, total)
+        done = await collect(
+            site, lab.run(round), groups, concurrency=lab.config.concurrency, progress=lambda count: progress(what, count, total)
+        )
+    return {"expected": done.expected, "already": done.already, "new": done.ran, "superseded": done.superseded}
 
 
 def verdicts(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:
