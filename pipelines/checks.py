@@ -109,7 +109,7 @@ def _expected_slots(lab: Lab, round: int) -> dict[tuple[str, int], str]:
     return {
         (run.group_id(group), slot): f"{group.policy.name} on {group.bundle.draft.name} #{slot}"
         for collection in lab.config.collect
-        for group in lab.prepare(collection).groups
+        for group in lab.groups(collection)
         for slot in range(group.size)
     }
 

@@ -83,12 +83,13 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
         raise EngineFailed("vLLM is not installed: install the extra `cpu` or `gpu`, or run `tally demo --without-model`")
     with connect(settings) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
         try:
-            warming = _warm(lab) if model else None
+            warming = _warm(lab) if model and not _sampled(lab) else None
             _stage(screen, "task bundles", lambda: stages.task_bundles(lab, progress=screen.progress))
             kept = [c.policy for c in config.collect if c.policy != SMOLLM2]
             _stage(screen, "scripted rollouts", lambda: stages.rollouts(lab, policies=kept, progress=screen.progress))
             if warming is not None:
                 warming.join()
+            if model:
                 _stage(screen, "model rollouts", lambda: stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress))
             _stage(screen, "verdicts", lambda: stages.verdicts(lab, progress=screen.progress))
             _stage(screen, "rewards", lambda: stages.rewards(lab, progress=screen.progress))
@@ -128,6 +129,14 @@ def _stage(screen: Screen, name: str, work: Callable[[], stages.StageReport]) ->
     report = work()
     counts = ", ".join(f"{count} {what}" for what, count in report.counts.items())
     screen.say(f"{name}: {counts} ({time.monotonic() - began:.0f} s)")
+
+
+def _sampled(lab: Lab) -> bool:
+    """Whether the model's rollouts are all there already, so that its server need not be warmed up."""
+    expected = sum(c.size * len(c.tasks) for c in lab.config.collect if c.policy == SMOLLM2)
+    queries.fresh(lab.ledger)
+    done = queries.outcomes(lab.ledger, Filter(run_id=lab.run().run_id, policy=SMOLLM2), by=())
+    return bool(done) and done[0].rollouts - done[0].counts["running"] >= expected > 0
 
 
 def _warm(lab: Lab) -> threading.Thread:

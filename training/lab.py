@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -47,14 +47,6 @@ _VERIFIERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "bfcl": (("bfcl_checker", "program"), ("end_state", "state_diff")),
 }  # fmt: skip
 """World to its verifiers with their kinds; the first is the bundle's own, the others are second opinions."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A collection with its policy ready and its groups laid out."""
-
-    collection: Collection
-    groups: tuple[Group, ...]
 
 
 class Lab:
@@ -145,7 +137,7 @@ class Lab:
         )  # fmt: skip
         self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)])
 
-    def prepare(self, collection: Collection) -> Prepared:
+    def groups(self, collection: Collection) -> tuple[Group, ...]:
         """The collection's groups with its policy published.
 
         Raises:
@@ -154,10 +146,9 @@ class Lab:
         chosen = self._chosen(collection)
         if collection.policy == SMOLLM2:
             policy = self._smollm2(collection)
-            return Prepared(collection, tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen))
+            return tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen)
         by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
-        groups = [Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen]
-        return Prepared(collection, tuple(groups))
+        return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen)
 
     def _chosen(self, collection: Collection) -> list[Bundle]:
         if collection.tasks:
@@ -188,12 +179,12 @@ class Lab:
         return replace(policy, strict_tools=collection.strict_tools)
 
     @asynccontextmanager
-    async def site(self, prepared: Sequence[Prepared]) -> AsyncIterator[Site]:
-        """Where the prepared collections run: gateway, scripted server and, when one of them samples, the model server."""
+    async def site(self, groups: Sequence[Group]) -> AsyncIterator[Site]:
+        """Where the groups run: gateway, scripted server and, when a policy samples, the model server."""
         appender = Appender(self.ledger)
         try:
             async with ScriptedServer() as scripted, Gateway(self.ledger, appender=appender) as gateway:
-                used = {group.policy.model_version: group.policy for item in prepared for group in item.groups}
+                used = {group.policy.model_version: group.policy for group in groups}
                 upstreams = {version: self._upstream(policy, scripted) for version, policy in used.items()}
                 yield Site(self.ledger, appender, gateway, scripted, self.worlds, self.harness, upstreams)
         finally:

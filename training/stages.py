@@ -1,13 +1,14 @@
 """The stages of an experiment, each one function: reads the ledger up to a barrier, appends, and says what it did."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledger.attempts import counted
+from ledger.attempts import attempts, counted
 from training.bundles import register, seal
-from training.lab import Lab, Prepared
-from training.rollout.collect import collect
+from training.lab import Lab
+from training.rollout.collect import Collected, Group, collect
 from training.rollout.derive import Judged, derive
 from training.rollout.judge import Judging, judge
 from training.verifiers import verifiers
@@ -62,20 +63,32 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
     """
     since = lab.ledger.barrier()
     chosen = [c for c in lab.config.collect if policies is None or c.policy in policies]
-    counts = asyncio.run(_collect(lab, round, [lab.prepare(c) for c in chosen], progress))
+    groups = [group for c in chosen for group in lab.groups(c)]
+    unfilled = _unfilled(lab, round, groups)
+    counts = {"expected": sum(group.size for group in groups), "already": 0, "new": 0, "superseded": 0}
+    if unfilled:
+        # Only now are servers started: a stage that is done already needs none.
+        done = asyncio.run(_collect(lab, round, unfilled, progress))
+        counts |= {"new": done.ran, "superseded": done.superseded}
+    counts["already"] = counts["expected"] - counts["new"]
     return StageReport(since, lab.ledger.barrier(), counts)
 
 
-async def _collect(lab: Lab, round: int, prepared: Sequence[Prepared], progress: Progress) -> dict[str, int]:
-    groups = [group for item in prepared for group in item.groups]
-    policies = list(dict.fromkeys(item.collection.policy for item in prepared))
+def _unfilled(lab: Lab, round: int, groups: Sequence[Group]) -> list[Group]:
+    run = lab.run(round)
+    known = attempts(lab.ledger, [run.group_id(group) for group in groups])
+    filled = Counter(attempt.group_id for attempt in known if attempt.counts)
+    return [group for group in groups if filled[run.group_id(group)] < group.size]
+
+
+async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Progress) -> Collected:
+    policies = list(dict.fromkeys(group.policy.name for group in groups))
     what = "rollouts of " + (policies[0] if len(policies) == 1 else f"{len(policies)} policies")
     total = sum(group.size for group in groups)
-    async with lab.site(prepared) as site:
-        done = await collect(
+    async with lab.site(groups) as site:
+        return await collect(
             site, lab.run(round), groups, concurrency=lab.config.concurrency, progress=lambda count: progress(what, count, total)
         )
-    return {"expected": done.expected, "already": done.already, "new": done.ran, "superseded": done.superseded}
 
 
 def verdicts(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:

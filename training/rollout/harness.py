@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -172,7 +173,7 @@ async def _act(
     parsed, observation = _parsed(sampled.arguments)
     offered = [tool["function"]["name"] for tool in tools]
     if parsed is not None and sampled.name not in offered:
-        observation = Observation(f'{{"error": "no such tool; there are {", ".join(offered)}"}}', "unknown_tool")
+        observation = _refused(f"no such tool; there are {', '.join(offered)}", "unknown_tool")
     elif parsed is not None:
         call = ToolCall(sampled.name, parsed, sampled.call_id)
         episode.state, observation = await asyncio.to_thread(episode.world.call, episode.state, call)
@@ -188,10 +189,14 @@ def _parsed(arguments: str) -> tuple[Mapping[str, Any] | None, Observation]:
     try:
         value = parse(arguments)
     except CanonicalError as error:
-        return None, Observation(f'{{"error": "arguments are not valid JSON: {str(error)[:80]!r}"}}', "malformed_arguments")
+        return None, _refused(f"arguments are not valid: {str(error)[:80]}", "malformed_arguments")
     if not isinstance(value, dict):
-        return None, Observation('{"error": "arguments must be a JSON object"}', "malformed_arguments")
+        return None, _refused("arguments must be a JSON object", "malformed_arguments")
     return value, Observation("")
+
+
+def _refused(reason: str, error_class: str) -> Observation:
+    return Observation(json.dumps({"error": reason}), error_class)
 
 
 def _as_message(answer: Answer) -> Mapping[str, Any]:

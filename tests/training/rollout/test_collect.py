@@ -46,9 +46,9 @@ def lab_of(ledger: LedgerHandle, tmp_path: Path) -> Iterator[Callable[[RunConfig
 
 
 async def run(lab: Lab, change: Callable[[Site], Site] = lambda site: site) -> Collected:
-    prepared = [lab.prepare(collection) for collection in lab.config.collect]
-    async with lab.site(prepared) as site:
-        return await collect(change(site), lab.run(), [group for item in prepared for group in item.groups], concurrency=4)
+    groups = [group for collection in lab.config.collect for group in lab.groups(collection)]
+    async with lab.site(groups) as site:
+        return await collect(change(site), lab.run(), groups, concurrency=4)
 
 
 def ends(ledger: LedgerHandle) -> list[RolloutEnded]:
@@ -114,8 +114,7 @@ async def test_a_crash_becomes_how_it_ended_and_never_a_number(
 
 async def test_an_attempt_left_behind_is_superseded_and_tried_again(lab_of: Callable[[RunConfig], Lab]) -> None:
     lab = lab_of(config("oracle"))
-    prepared = lab.prepare(lab.config.collect[0])
-    group = prepared.groups[0]
+    group = lab.groups(lab.config.collect[0])[0]
     left = derived_id("left", "behind")
     body = RolloutStarted(
         rollout_id=left,
@@ -187,8 +186,22 @@ async def test_scripted_policies_leave_the_trace_that_their_script_says(lab_of: 
 def test_an_unknown_policy_or_task_is_named(lab_of: Callable[[RunConfig], Lab]) -> None:
     lab = lab_of(config("oracle"))
     with pytest.raises(TallyError, match="no policy 'clever' for world 'ticket_desk'; there is smollm2 and oracle"):
-        lab.prepare(Collection(policy="clever"))
+        lab.groups(Collection(policy="clever"))
     with pytest.raises(TallyError, match="names task 'nowhere'"):
-        lab.prepare(Collection(policy="oracle", tasks=("nowhere",)))
+        lab.groups(Collection(policy="oracle", tasks=("nowhere",)))
     with pytest.raises(TallyError, match="names world 'bfcl'"):
-        lab.prepare(Collection(policy="oracle", worlds=("bfcl",)))
+        lab.groups(Collection(policy="oracle", worlds=("bfcl",)))
+
+
+class ServerlessLab(Lab):
+    """A lab whose servers must not be started."""
+
+    def site(self, groups: object) -> Any:
+        raise AssertionError("a server was started")
+
+
+def test_a_stage_that_is_done_starts_no_server(lab_of: Callable[[RunConfig], Lab], tmp_path: Path) -> None:
+    lab = lab_of(config("oracle"))
+    assert stages.rollouts(lab).counts == {"expected": 2, "already": 0, "new": 2, "superseded": 0}
+    with ServerlessLab(lab.config, lab.ledger, Settings(data_dir=tmp_path)) as again:
+        assert stages.rollouts(again).counts == {"expected": 2, "already": 2, "new": 0, "superseded": 0}

@@ -1,5 +1,6 @@
 """The tool loop: what ends a rollout, and what it does with calls that are wrong."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,7 @@ async def test_arguments_that_are_no_object_never_reach_the_world(arguments: str
     assert (end.ended_by, player.acts[0].parsed, player.acts[0].observation.error_class) == ("finished", None, "malformed_arguments")
     assert player.acts[0].state_before == player.acts[0].state_after == episode.world.digest(episode.world.reset(DRAFT, seed=0))
     assert player.acts[0].sampled.arguments == arguments
+    assert set(json.loads(player.asked[1][-1]["content"])) == {"error"}
 
 
 async def test_a_tool_that_was_not_offered_is_refused_and_the_policy_told() -> None:
