@@ -47,7 +47,7 @@ slow: $(READY) system  ## the slow tests
 	$(BIN)/python -m pytest -m "slow and not gpu"
 
 bench: $(READY)  ## benchmarks
-	$(BIN)/python -m pytest -m bench tests/benchmarks
+	$(BIN)/python -m pytest -m bench -s -q tests/benchmarks
 
 db: $(READY)  ## start the database and bring it to this release's schema
 	$(BIN)/tally db start

@@ -1,6 +1,8 @@
-"""The pretrained model and one real vLLM server, shared by all tests of a session."""
+"""The pretrained model and one real vLLM server, shared by all tests of a session and started while other tests run."""
 
-from collections.abc import Iterator
+import importlib.util
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,24 +12,52 @@ from training.rollout.engine import Engine, EngineSpec, start, stop
 from training.rollout.pretrained import smollm2
 
 MODELS = Path(__file__).parents[1] / ".tally" / "models"
+_ENGINE = pytest.StashKey["Future[Engine]"]()
+_HOME = pytest.StashKey[Path]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the server in the background when a collected test needs it, so that its minute does not add to theirs."""
+    wanted = any("vllm_engine" in getattr(item, "fixturenames", ()) for item in session.items)
+    if session.config.option.collectonly or not wanted or importlib.util.find_spec("vllm") is None:
+        return
+    session.config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="tally-engine-"))
+    session.config.stash[_ENGINE] = ThreadPoolExecutor(max_workers=1).submit(_started, session.config.stash[_HOME])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop the server, also when no test came to use it."""
+    running = session.config.stash.get(_ENGINE, None)
+    if running is not None:
+        running.exception()
+        stop(session.config.stash[_HOME])
+
+
+def _started(home: Path) -> Engine:
+    spec = EngineSpec(model=smollm2(MODELS, say=_quiet), served_name="smollm2", version="pretrained", max_model_len=2048)
+    return start(spec, home, say=_quiet)
+
+
+def _quiet(line: str) -> None:
+    """Progress of the background start, which no test shows."""
 
 
 @pytest.fixture(scope="session")
-def smollm2_dir() -> Path:
+def smollm2_dir(request: pytest.FixtureRequest) -> Path:
     """The converted SmolLM2 folder; skips when it is neither there nor downloadable."""
+    running = request.config.stash.get(_ENGINE, None)
+    if running is not None:
+        running.exception()
     try:
-        return smollm2(MODELS, say=print)
+        return smollm2(MODELS, say=_quiet)
     except DownloadFailed as reason:
         pytest.skip(f"SmolLM2 is not here and cannot be fetched: {reason}")
 
 
 @pytest.fixture(scope="session")
-def vllm_engine(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def vllm_engine(smollm2_dir: Path, request: pytest.FixtureRequest) -> Engine:
     """A float32 vLLM server of SmolLM2 with the tool parser, on loopback, stopped at the end of the session."""
-    pytest.importorskip("vllm", reason="vLLM is in the extras cpu and gpu")
-    home = tmp_path_factory.mktemp("engine")
-    spec = EngineSpec(model=smollm2_dir, served_name="smollm2", version="pretrained", max_model_len=2048)
-    try:
-        yield start(spec, home, say=print)
-    finally:
-        stop(home)
+    running = request.config.stash.get(_ENGINE, None)
+    if running is None:
+        pytest.skip("vLLM is not installed: it is in the extras cpu and gpu")
+    return running.result()
