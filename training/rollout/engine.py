@@ -75,8 +75,11 @@ def stop(home: Path) -> bool:
     """
     if not home.is_dir():
         return False
+    # Whoever is starting it holds the lock for as long as that takes; it gives up when its server is gone.
+    identity = read_birth(home / _BIRTH)
+    ended = identity is not None and is_alive(identity) and end(identity)
     with _locked(home):
-        return _end(home)
+        return _end(home) or ended
 
 
 def status(home: Path) -> EngineStatus:

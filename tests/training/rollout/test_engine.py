@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,3 +143,18 @@ def test_a_server_that_cannot_start_fails_with_the_end_of_its_log(smollm2_dir: P
         start(EngineSpec(model=smollm2_dir, served_name="x", more=("--no-such-option",)), tmp_path, say=print)
     assert status(tmp_path).state == "stopped"
     assert stop(tmp_path) is False
+
+
+def test_a_stop_ends_a_server_that_is_still_starting_and_its_starter_gives_up(smollm2_dir: Path, tmp_path: Path) -> None:
+    spec = EngineSpec(model=smollm2_dir, served_name="smollm2", max_model_len=512)
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(start, spec, tmp_path, say=print)
+        while status(tmp_path).state != "starting":
+            assert not starting.done()
+            time.sleep(0.1)
+        began = time.monotonic()
+        assert stop(tmp_path)
+        assert time.monotonic() - began < 30
+        with pytest.raises(EngineFailed, match="ended after"):
+            starting.result(timeout=30)
+    assert status(tmp_path).state == "stopped"
