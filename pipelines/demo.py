@@ -1,6 +1,8 @@
 """The demo: the whole path from a task to a traced reward, with a real model; running it again adds nothing. Starts processes."""
 
 import importlib.util
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -147,6 +149,8 @@ def _warm(lab: Lab) -> threading.Thread:
 
 def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> None:
     lines = ["Try next:"]
+    if shutil.which("tally") is None:
+        lines.append(f"  . {Path(sys.executable).parent / 'activate'}      puts `tally` on the path")
     if reward_id is not None:
         lines.append(f"  tally trace {reward_id}      a reward of the model, down to its tokens")
     lines += [
