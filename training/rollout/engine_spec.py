@@ -63,6 +63,8 @@ class EngineSpec:
         chosen = ["--host", "127.0.0.1", "--port", str(port), "--model", str(self.model.resolve()), "--served-model-name", self.served_name]
         chosen += ["--dtype", self.dtype, "--max-model-len", str(self.max_model_len), "--block-size", str(self.block_size)]
         chosen += ["--logprobs-mode", self.logprobs_mode, "--enable-prefix-caching", "--disable-uvicorn-access-log"]
+        # A prompt prefilled in pieces rewinds the seeded generator of its request, which a CPU generator cannot do: the server dies.
+        chosen += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(self.max_model_len)]
         if self.tool_parser is not None:
             chosen += ["--enable-auto-tool-choice", "--tool-call-parser", self.tool_parser]
         if self.eager:

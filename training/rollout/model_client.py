@@ -95,7 +95,8 @@ async def _streamed(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], s
             continue
         chunk = orjson.loads(data)
         if "error" in chunk:
-            raise _failed(502, str(chunk["error"].get("source", "gateway")), data)
+            # The gateway names itself in its own errors; one without a source was passed on from the engine.
+            raise _failed(502, str(chunk["error"].get("source", "engine")), data)
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta") or {}
             text.append(delta.get("content") or "")
