@@ -158,3 +158,14 @@ def test_a_stop_ends_a_server_that_is_still_starting_and_its_starter_gives_up(sm
         with pytest.raises(EngineFailed, match="ended after"):
             starting.result(timeout=30)
     assert status(tmp_path).state == "stopped"
+
+
+def test_many_seeded_long_prompts_at_once_do_not_end_the_server(vllm_engine: Engine) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        asked = [
+            threads.submit(
+                chat, vllm_engine, seed=n, max_tokens=2, messages=[{"role": "user", "content": f"{n} " + "word " * (900 + 50 * n)}]
+            )
+            for n in range(8)
+        ]
+    assert [len(future.result()["choices"][0]["token_ids"]) > 0 for future in asked] == [True] * 8
