@@ -247,8 +247,18 @@ def sampling_of(request: ChatRequest, upstream: Upstream) -> dict[str, Scalar]:
     if isinstance(wanted, str):
         result["response_format"] = code(wanted)
     shaped = wanted not in (None, "text") or any(body.get(name) is not None for name in _GUIDES)
-    result["guided"] = shaped or bool(tools and choice != "none")
+    result["guided"] = shaped or _calls_are_guided(tools, choice)
     return result
+
+
+def _calls_are_guided(tools: Any, choice: Any) -> bool:
+    """Whether vLLM constrains tool calls: always when one is required or named, and with `auto` only for tools marked as strict."""
+    if not tools or choice == "none":
+        return False
+    if choice == "required" or isinstance(choice, dict):
+        return True
+    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    return any(isinstance(function, dict) and function.get("strict") is True for function in functions)
 
 
 def code(text: str) -> str:

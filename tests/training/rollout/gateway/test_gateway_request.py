@@ -38,7 +38,9 @@ def test_sampling_in_effect_is_the_requests_over_the_servers() -> None:
 @pytest.mark.parametrize(
     ("fields", "guided", "choice"),
     [
-        ({"tools": [{}]}, True, "auto"),
+        ({"tools": [{}]}, False, "auto"),
+        ({"tools": [{"function": {"strict": True}}]}, True, "auto"),
+        ({"tools": [{}], "tool_choice": "required"}, True, "required"),
         ({"tools": [{}], "tool_choice": "none"}, False, "none"),
         ({"tools": [{}], "tool_choice": {"function": {"name": "secret words"}}}, True, "named"),
         ({"response_format": {"type": "json_schema"}}, True, None),
