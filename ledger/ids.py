@@ -52,3 +52,11 @@ def stream_name(noun: str, ident: str) -> str:
 def event_id(ledger_id: str, project: str, stream: str, key: str) -> str:
     """The id of the event with this idempotency key in this stream."""
     return derived_id("tallystick/event-id/1", ledger_id, project, stream, key)
+
+
+def node_id(project: str, name: str) -> int:
+    """The signed 64-bit id of a name in lineage: the first eight bytes of a digest, the same on every machine."""
+    data = project.encode()
+    return int.from_bytes(
+        hashlib.sha256(b"tallystick/node/1" + len(data).to_bytes(4, "big") + data + name.encode()).digest()[:8], "big", signed=True
+    )

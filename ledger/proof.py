@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 DOMAIN = "tallystick/event/1"
 _ABSENT = (2**32 - 1).to_bytes(4, "big")
+_LENGTHS = tuple(length.to_bytes(4, "big") for length in range(512))
 
 
 @dataclass(frozen=True)
@@ -32,22 +33,36 @@ class LeafFields:
     body_hash: bytes
 
 
-def leaf_hash(fields: LeafFields) -> bytes:
-    """32-byte SHA-256 of 0x00 followed by the domain and every field, each with its length as 4 big-endian bytes.
+def leaf_parts(fields: LeafFields) -> tuple[bytes, bytes]:
+    """What is hashed into a leaf before the version and after it; `version` itself is not looked at.
 
-    An absent field is written as the length 2^32 - 1 alone, so it differs from an empty one.
+    Every field is written with its length as 4 big-endian bytes; an absent one as the length 2^32 - 1 alone: it is not an empty one.
+    """
+    before = (DOMAIN, fields.ledger_id, fields.event_id, fields.project, fields.stream)
+    after = (
+        fields.kind, str(fields.schema_version), fields.canonicaliser, fields.occurred_at, fields.actor_id, fields.correlation_id,
+        fields.causation_id, fields.key,
+    )  # fmt: skip
+    head = b"".join(map(_encoded, before))
+    return b"\x00" + head, b"".join(map(_encoded, after)) + _LENGTHS[32] + fields.body_hash
+
+
+def leaf_hash(fields: LeafFields) -> bytes:
+    """32-byte SHA-256 of 0x00 followed by the domain and every field.
 
     Source: RFC 9162 section 2.1.1 (leaf prefix 0x00).
     """
-    hasher = hashlib.sha256(b"\x00")
-    for value in (
-        DOMAIN, fields.ledger_id, fields.event_id, fields.project, fields.stream, str(fields.version), fields.kind,
-        str(fields.schema_version), fields.canonicaliser, fields.occurred_at, fields.actor_id, fields.correlation_id,
-        fields.causation_id, fields.key, fields.body_hash,
-    ):  # fmt: skip
-        if value is None:
-            hasher.update(_ABSENT)
-            continue
-        data = value if isinstance(value, bytes) else value.encode()
-        hasher.update(len(data).to_bytes(4, "big") + data)
-    return hasher.digest()
+    head, tail = leaf_parts(fields)
+    return leaf_of_parts(head, fields.version, tail)
+
+
+def leaf_of_parts(head: bytes, version: int, tail: bytes) -> bytes:
+    """The leaf of an event whose other fields `leaf_parts` has encoded."""
+    return hashlib.sha256(head + _encoded(str(version)) + tail).digest()
+
+
+def _encoded(value: str | None) -> bytes:
+    if value is None:
+        return _ABSENT
+    data = value.encode()
+    return (_LENGTHS[len(data)] if len(data) < len(_LENGTHS) else len(data).to_bytes(4, "big")) + data

@@ -22,11 +22,15 @@ Finite = Annotated[float, AfterValidator(_finite)]
 
 
 class Edge(NamedTuple):
-    """`child` came from `parent`; both are stream names `<noun>-<id>`, or `call-<id>` for a model call."""
+    """`child` came from `parent`; both are stream names `<noun>-<id>`, or `call-<id>` for a model call.
+
+    `weight` is set where the parent's share in the child is a number: the weight that a reward had in a loss.
+    """
 
     child: str
     parent: str
     relation: str
+    weight: float | None = None
 
 
 class Fields(BaseModel):
