@@ -2,13 +2,13 @@
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
 from ledger import canonical
+from ledger.arrays import Bigints, Texts, Uuids, micros, uuid_bytes
 from ledger.errors import IdempotencyConflict, InvalidEvent, VersionConflict
 from ledger.prepared import Prepared, children_of, heads_of
 from ledger.proof import leaf_of_parts
@@ -21,7 +21,6 @@ PIECE_BYTES = 128 * 1024
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _END = struct.pack("!h", -1)
 _NULL = struct.pack("!i", -1)
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _EVENT = (
     "COPY event (id, stream_id, version, event_id, kind, schema_version, canonicaliser, occurred_at, actor_id, correlation_id,"
     " causation_id, key, body, leaf) FROM STDIN (FORMAT binary)"
@@ -48,8 +47,8 @@ def write(conn: Connection, ledger_id: str, project: str, items: Sequence[Prepar
     row = conn.execute(
         "SELECT stream_ids, versions, taken, fresh_ids FROM begin_bulk(%s, %s, %s, %s, %s, %s, %s)",
         (
-            ledger_id, project, list(heads), list(heads.values()), list(children), list(children.values()),
-            [UUID(item.event_id) for item in items],
+            ledger_id, project, Texts(heads), Bigints(heads.values()), Texts(children), Bigints(children.values()),
+            Uuids(item.event_id for item in items),
         ),
     ).fetchone()  # fmt: skip
     assert row is not None
@@ -68,7 +67,7 @@ def write(conn: Connection, ledger_id: str, project: str, items: Sequence[Prepar
         placed.append((item, ident, versions[item.stream]))
         done[item.event_id] = (versions[item.stream], True)
     copy(conn, _EVENT, (_event_row(item, ident, streams[item.stream], version) for item, ident, version in placed))
-    copy(conn, _KEYS, (_KEY.pack(2, 16, UUID(item.event_id).bytes, 8, ident) for item, ident, _ in placed))
+    copy(conn, _KEYS, (_KEY.pack(2, 16, uuid_bytes(item.event_id), 8, ident) for item, ident, _ in placed))
     copy(conn, _EDGES, _edge_rows(placed))
     _write_uses(conn, placed)
     _write_tokens(conn, [(item, streams[item.stream]) for item in fresh if item.new.tokens is not None])
@@ -116,11 +115,11 @@ def _known(conn: Connection, items: Sequence[Prepared], taken: set[str]) -> Vers
 def _event_row(item: Prepared, ident: int, stream_id: int, version: int) -> bytes:
     new = item.new
     leaf = leaf_of_parts(item.leaf_head, version, item.leaf_tail)
-    cause = _NULL if new.causation_id is None else b"\0\0\0\x10" + UUID(new.causation_id).bytes
+    cause = _NULL if new.causation_id is None else b"\0\0\0\x10" + uuid_bytes(new.causation_id)
     return b"".join(
         (
-            _EVENT_HEAD.pack(14, 8, ident, 8, stream_id, 4, version, 16, UUID(item.event_id).bytes), _text(item.kind),
-            _INT.pack(4, item.schema_version), _text(canonical.NAME), _BIG.pack(8, _micros(item.occurred_at)), _text(new.actor_id),
+            _EVENT_HEAD.pack(14, 8, ident, 8, stream_id, 4, version, 16, uuid_bytes(item.event_id)), _text(item.kind),
+            _INT.pack(4, item.schema_version), _text(canonical.NAME), _BIG.pack(8, micros(item.occurred_at)), _text(new.actor_id),
             _text(new.correlation_id), cause, _text(item.key), _bytes(item.body), b"\0\0\0\x20", leaf,
         )
     )  # fmt: skip
@@ -155,11 +154,11 @@ def _write_tokens(conn: Connection, staged: Sequence[tuple[Prepared, int]]) -> N
     for item, stream_id in staged:
         token = item.new.tokens
         assert token is not None
-        parent = _NULL if token.parent is None else b"\0\0\0\x10" + UUID(token.parent).bytes
+        parent = _NULL if token.parent is None else b"\0\0\0\x10" + uuid_bytes(token.parent)
         rows.append(
             b"".join(
                 (
-                    struct.pack("!h i16s iq", 8, 16, UUID(item.event_id).bytes, 8, stream_id), _text(token.subject_id), parent,
+                    struct.pack("!h i16s iq", 8, 16, uuid_bytes(item.event_id), 8, stream_id), _text(token.subject_id), parent,
                     _INT.pack(4, token.shared), _bytes(token.prompt), _bytes(token.sampled), _bytes(token.logprobs),
                 )
             )
@@ -173,8 +172,3 @@ def _text(value: str | None) -> bytes:
 
 def _bytes(data: bytes | None) -> bytes:
     return _NULL if data is None else len(data).to_bytes(4, "big") + data
-
-
-def _micros(moment: datetime) -> int:
-    since = moment - _EPOCH
-    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds

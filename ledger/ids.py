@@ -7,8 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from ledger.canonical import canonical_bytes
+from ledger.canonical import canonical_bytes, validated_bytes
 
+_VARIANT = {f"{n:x}": f"{n & 3 | 8:x}" for n in range(16)}
 Clock = Callable[[], datetime]
 
 
@@ -38,10 +39,8 @@ def derived_id(*parts: Any) -> str:
 
 def uuid_of(sha256: bytes) -> str:
     """The UUIDv8 made of the first 122 free bits of a digest."""
-    value = int.from_bytes(sha256[:16], "big")
-    value = value & ~(0xF << 76) | 0x8 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return str(uuid.UUID(int=value))
+    hexed = sha256[:16].hex()
+    return f"{hexed[:8]}-{hexed[8:12]}-8{hexed[13:16]}-{_VARIANT[hexed[16]]}{hexed[17:20]}-{hexed[20:]}"
 
 
 def stream_name(noun: str, ident: str) -> str:
@@ -51,7 +50,7 @@ def stream_name(noun: str, ident: str) -> str:
 
 def event_id(ledger_id: str, project: str, stream: str, key: str) -> str:
     """The id of the event with this idempotency key in this stream."""
-    return derived_id("tallystick/event-id/1", ledger_id, project, stream, key)
+    return uuid_of(hashlib.sha256(validated_bytes(["tallystick/event-id/1", ledger_id, project, stream, key])).digest())
 
 
 def node_id(project: str, name: str) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
-from uuid import UUID
+from typing import NamedTuple
 
 from ledger import canonical, ids
 from ledger.blobs import Pending
@@ -61,8 +61,7 @@ class New:
     tokens: StagedTokens | None = None
 
 
-@dataclass(frozen=True)
-class NodeEdge:
+class NodeEdge(NamedTuple):
     """An edge of an event by the node ids of its ends."""
 
     child: int
@@ -71,8 +70,7 @@ class NodeEdge:
     weight: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """An event ready to be written; all that is missing is the version that its stream gives it.
 
     Attributes:
@@ -117,10 +115,9 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
     stream, key = body.stream(), body.key()
     for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", new.correlation_id or "-")):
         if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-            raise InvalidEvent(
-                f"{body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: 1 to {MAX_NAME_LENGTH}, printable"
-            )
-    data = canonical.canonical_bytes(body.model_dump(mode="json"))
+            allowed = f"1 to {MAX_NAME_LENGTH}, printable"
+            raise InvalidEvent(f"{body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: {allowed}")
+    data = canonical.validated_bytes(body.__pydantic_serializer__.to_python(body, mode="json"))
     if len(data) > MAX_BODY_BYTES:
         raise InvalidEvent(f"{body.kind}: body of {len(data)} bytes; allowed: up to {MAX_BODY_BYTES}; put large content in a blob")
     fields = LeafFields(
@@ -129,19 +126,19 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
         actor_id=new.actor_id, correlation_id=new.correlation_id, causation_id=new.causation_id, key=key, body_hash=sha256(data).digest(),
     )  # fmt: skip
     head, tail = leaf_parts(fields)
-    edges = tuple(dict.fromkeys(body.edges()))
+    edges = body.edges()
+    if len(edges) > 1:
+        edges = list(dict.fromkeys(edges))
     return Prepared(
         new, stream, node(project, stream), key, fields.event_id, body.kind, body.schema_version, data, occurred, head, tail,
         tuple(NodeEdge(node(project, edge.child), node(project, edge.parent), edge.relation, edge.weight) for edge in edges),
-        tuple({edge.child for edge in edges if edge.child != stream}),
-        tuple({bytes.fromhex(ref.blob_id) for ref in body.blobs()}),
+        tuple({edge.child for edge in edges if edge.child != stream}), tuple({bytes.fromhex(ref.blob_id) for ref in body.blobs()}),
     )  # fmt: skip
 
 
 def stamp(moment: datetime) -> str:
     """ISO 8601 UTC with microseconds and `Z`, as the leaf holds it."""
-    moment = moment.astimezone(UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06}Z"
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def heads_of(prepared: Sequence[Prepared]) -> dict[str, int]:
@@ -154,11 +151,6 @@ def children_of(project: str, prepared: Sequence[Prepared]) -> dict[str, int]:
     """Name to node id of all further nodes that edges start at, sorted by id."""
     names = {name: node(project, name) for item in prepared for name in item.children}
     return dict(sorted(names.items(), key=lambda pair: pair[1]))
-
-
-def uuids(values: Sequence[str | None]) -> list[UUID | None]:
-    """Ids as the database driver takes them."""
-    return [None if value is None else UUID(value) for value in values]
 
 
 @lru_cache(maxsize=16384)

@@ -1,15 +1,15 @@
 """The leaf of an event: the one hash that commits to everything an event says. Needs only the standard library."""
 
 import hashlib
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 DOMAIN = "tallystick/event/1"
 _ABSENT = (2**32 - 1).to_bytes(4, "big")
 _LENGTHS = tuple(length.to_bytes(4, "big") for length in range(512))
 
 
-@dataclass(frozen=True)
-class LeafFields:
+class LeafFields(NamedTuple):
     """What a leaf commits to, in this order; position and server time stay outside.
 
     Attributes:
@@ -38,13 +38,10 @@ def leaf_parts(fields: LeafFields) -> tuple[bytes, bytes]:
 
     Every field is written with its length as 4 big-endian bytes; an absent one as the length 2^32 - 1 alone: it is not an empty one.
     """
-    before = (DOMAIN, fields.ledger_id, fields.event_id, fields.project, fields.stream)
-    after = (
-        fields.kind, str(fields.schema_version), fields.canonicaliser, fields.occurred_at, fields.actor_id, fields.correlation_id,
-        fields.causation_id, fields.key,
-    )  # fmt: skip
-    head = b"".join(map(_encoded, before))
-    return b"\x00" + head, b"".join(map(_encoded, after)) + _LENGTHS[32] + fields.body_hash
+    f = fields
+    head = _ZERO_DOMAIN + _known(f.ledger_id) + _encoded(f.event_id) + _known(f.project) + _encoded(f.stream)
+    tail = _known(f.kind) + _known(str(f.schema_version)) + _known(f.canonicaliser) + _encoded(f.occurred_at) + _known(f.actor_id)
+    return head, tail + _known(f.correlation_id) + _encoded(f.causation_id) + _encoded(f.key) + _LENGTHS[32] + f.body_hash
 
 
 def leaf_hash(fields: LeafFields) -> bytes:
@@ -66,3 +63,8 @@ def _encoded(value: str | None) -> bytes:
         return _ABSENT
     data = value.encode()
     return (_LENGTHS[len(data)] if len(data) < len(_LENGTHS) else len(data).to_bytes(4, "big")) + data
+
+
+# Few values of these fields recur in very many leaves.
+_known = lru_cache(maxsize=1024)(_encoded)
+_ZERO_DOMAIN = b"\x00" + _encoded(DOMAIN)

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from functools import cache
+from typing import Any
 
 import psycopg
 
 from ledger import blobs as blob_store
 from ledger import bulk, canonical
+from ledger.arrays import Bigints, Byteas, Floats, Ints, Texts, Times, Uuids
 from ledger.blobs import Pending
 from ledger.errors import IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
-from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp, uuids
+from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -34,13 +36,6 @@ Connection = psycopg.Connection[Any]
 _ERRORS: dict[str, type[TallyError]] = {
     "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent
 }  # fmt: skip
-_CASTS = (
-    "text", "text", "text[]", "bigint[]", "int[]", "text", "int[]", "text[]", "uuid[]", "text[]", "int[]", "timestamptz[]", "text[]",
-    "text[]", "uuid[]", "bytea[]", "bytea[]", "bytea[]", "text[]", "bigint[]", "int[]", "bigint[]", "bigint[]", "text[]", "float8[]",
-    "int[]", "bytea[]", "bytea[]", "text[]", "bigint[]", "int[]", "bytea[]", "int[]", "text[]", "uuid[]", "int[]", "bytea[]", "bytea[]",
-    "bytea[]",
-)  # fmt: skip
-_APPEND: LiteralString = f"SELECT event_version, is_new FROM append_events({', '.join(f'%s::{cast}' for cast in _CASTS)})"
 
 
 @dataclass(frozen=True)
@@ -132,11 +127,14 @@ def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: M
 
 def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
     """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns."""
+    given = arguments(ledger_id, project, batch)
     try:
-        rows = conn.execute(_APPEND, arguments(ledger_id, project, batch)).fetchall()
+        row = conn.execute(_statement(tuple(given)), tuple(given.values())).fetchone()
     except psycopg.Error as error:
         raise known_error(error) from error
-    return _receipt(batch, {item.event_id: (int(row[0]), bool(row[1])) for item, row in zip(batch.distinct, rows, strict=True)})
+    assert row is not None
+    versions = zip(batch.distinct, row[0], row[1], strict=True)
+    return _receipt(batch, {item.event_id: (version, created) for item, version, created in versions})
 
 
 def many_statements(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
@@ -153,33 +151,55 @@ def known_error(error: psycopg.Error) -> Exception:
     return error if kind is None else kind(error.diag.message_primary or str(error))
 
 
-def arguments(ledger_id: str, project: str, batch: Batch) -> tuple[Any, ...]:
-    """What `append_events` takes, in its order."""
-    items = batch.distinct
+def arguments(ledger_id: str, project: str, batch: Batch) -> dict[str, Any]:
+    """What `append_events` takes, by name; what it defaults to nothing is left out."""
+    items, inline = batch.distinct, batch.inline
     heads = heads_of(items)
     place = {stream: index for index, stream in enumerate(heads, 1)}
-    children = children_of(project, items)
-    edges = [(index, edge) for index, item in enumerate(items, 1) for edge in item.edges]
-    uses = [(index, blob_id) for index, item in enumerate(items, 1) for blob_id in item.uses]
-    tokens = [(index, item.new.tokens) for index, item in enumerate(items, 1) if item.new.tokens is not None]
-    inline = batch.inline
-    return (
-        ledger_id, project, list(heads), list(heads.values()), [batch.expected.get(stream) for stream in heads], canonical.NAME,
-        [place[item.stream] for item in items], [item.key for item in items], uuids([item.event_id for item in items]),
-        [item.kind for item in items], [item.schema_version for item in items], [item.occurred_at for item in items],
-        [item.new.actor_id for item in items], [item.new.correlation_id for item in items],
-        uuids([item.new.causation_id for item in items]), [item.body for item in items],
-        [item.leaf_head for item in items], [item.leaf_tail for item in items],
-        list(children), list(children.values()),
-        [index for index, _ in edges], [edge.child for _, edge in edges], [edge.parent for _, edge in edges],
-        [edge.relation for _, edge in edges], [edge.weight for _, edge in edges],
-        [index for index, _ in uses], [blob_id for _, blob_id in uses],
-        [bytes.fromhex(blob.ref.blob_id) for blob in inline], [blob.subject_id for blob in inline], [blob.ref.size for blob in inline],
-        [blob.codec for blob in inline], [blob.data for blob in inline],
-        [index for index, _ in tokens], [token.subject_id for _, token in tokens], uuids([token.parent for _, token in tokens]),
-        [token.shared for _, token in tokens], [token.prompt for _, token in tokens], [token.sampled for _, token in tokens],
-        [token.logprobs for _, token in tokens],
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "of_ledger": ledger_id, "of_project": project, "of_canonicaliser": canonical.NAME,
+        "head_names": Texts(heads), "head_nodes": Bigints(heads.values()),
+        "heads": Ints(place[item.stream] for item in items), "keys": Texts(item.key for item in items),
+        "event_ids": Uuids(item.event_id for item in items), "kinds": Texts(item.kind for item in items),
+        "schema_versions": Ints(item.schema_version for item in items), "occurred": Times(item.occurred_at for item in items),
+        "actors": Texts(item.new.actor_id for item in items), "correlations": Texts(item.new.correlation_id for item in items),
+        "causations": Uuids(item.new.causation_id for item in items), "bodies": Byteas(item.body for item in items),
+        "leaf_heads": Byteas(item.leaf_head for item in items), "leaf_tails": Byteas(item.leaf_tail for item in items),
+    }  # fmt: skip
+    if batch.expected:
+        given["expected"] = Ints(batch.expected.get(stream) for stream in heads)
+    if children := children_of(project, items):
+        given |= {"child_names": Texts(children), "child_nodes": Bigints(children.values())}
+    if edges := [(index, n, *edge) for index, item in enumerate(items, 1) for n, edge in enumerate(item.edges)]:
+        columns = zip(*edges, strict=True)
+        kinds = (Ints, Ints, Bigints, Bigints, Texts, Floats)
+        names = ("edge_of", "edge_n", "edge_children", "edge_parents", "edge_relations", "edge_weights")
+        given |= {name: kind(column) for name, kind, column in zip(names, kinds, columns, strict=True)}
+    if uses := [(index, blob_id) for index, item in enumerate(items, 1) for blob_id in item.uses]:
+        given |= {"use_of": Ints(index for index, _ in uses), "use_blobs": Byteas(blob_id for _, blob_id in uses)}
+    if inline:
+        given |= {
+            "blob_ids": Byteas(bytes.fromhex(blob.ref.blob_id) for blob in inline),
+            "blob_subjects": Texts(blob.subject_id for blob in inline),
+            "blob_sizes": Bigints(blob.ref.size for blob in inline), "blob_codecs": Ints(blob.codec for blob in inline),
+            "blob_data": Byteas(blob.data for blob in inline),
+        }  # fmt: skip
+    if tokens := [(index, item.new.tokens) for index, item in enumerate(items, 1) if item.new.tokens is not None]:
+        given |= {
+            "token_of": Ints(index for index, _ in tokens),
+            "token_subjects": Texts(token.subject_id for _, token in tokens),
+            "token_parents": Uuids(token.parent for _, token in tokens),
+            "token_shared": Ints(token.shared for _, token in tokens),
+            "token_prompts": Byteas(token.prompt for _, token in tokens), "token_sampled": Byteas(token.sampled for _, token in tokens),
+            "token_logprobs": Byteas(token.logprobs for _, token in tokens),
+        }  # fmt: skip
+    return given
+
+
+@cache
+def _statement(names: tuple[str, ...]) -> bytes:
+    # As bytes, since the driver takes only literal text: the names are those above.
+    return f"SELECT out_versions, out_new FROM append_events({', '.join(f'{name} => %s' for name in names)})".encode()
 
 
 def _receipt(batch: Batch, versions: Mapping[str, tuple[int, bool]]) -> Receipt:

@@ -20,7 +20,7 @@ BEGIN
     SELECT h.stream_id, h.version, n.project = of_project AND n.name = names[i] INTO found_id, found_version, same
       FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE OF h;
     IF NOT FOUND THEN
-      PERFORM add_nodes(of_project, names[i:i], nodes[i:i]);
+      PERFORM add_node(of_project, names[i], nodes[i]);
       same := true;
       INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[i], of_ledger, 0)
         ON CONFLICT (node_id, ledger_id) DO NOTHING RETURNING stream_id, 0 INTO found_id, found_version;
@@ -30,7 +30,7 @@ BEGIN
       END IF;
     END IF;
     IF NOT same THEN
-      RAISE EXCEPTION 'node % is taken by another name than %', nodes[i], names[i] USING ERRCODE = 'TY003';
+      RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(names[i]) USING ERRCODE = 'TY003';
     END IF;
     stream_ids[i] := found_id;
     versions[i] := found_version;
@@ -38,40 +38,44 @@ BEGIN
 END $$
 """
 
-ADD_NODES = """
-CREATE FUNCTION add_nodes(of_project text, names text[], nodes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  taken text;
+ADD_NODE = """
+CREATE FUNCTION add_node(of_project text, of_name text, of_node bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO node (node_id, project, name)
-    SELECT u.node_id, of_project, u.name FROM unnest(nodes, names) AS u (node_id, name)
-    WHERE NOT EXISTS (SELECT FROM node AS n WHERE n.node_id = u.node_id) ORDER BY u.node_id
-    ON CONFLICT DO NOTHING;
-  SELECT u.name INTO taken FROM unnest(nodes, names) AS u (node_id, name) JOIN node AS n USING (node_id)
-    WHERE (n.project, n.name) IS DISTINCT FROM (of_project, u.name) LIMIT 1;
-  IF FOUND THEN
-    RAISE EXCEPTION 'the node id of % is taken by another name', taken USING ERRCODE = 'TY003';
+  PERFORM FROM node WHERE node_id = of_node AND project = of_project AND name = of_name;
+  IF NOT FOUND THEN
+    INSERT INTO node (node_id, project, name) VALUES (of_node, of_project, of_name) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+      PERFORM FROM node WHERE node_id = of_node AND project = of_project AND name = of_name;
+      IF NOT FOUND THEN
+        RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(of_name) USING ERRCODE = 'TY003';
+      END IF;
+    END IF;
   END IF;
 END $$
 """
 
 # A leaf is made of what the writer hashed and the version that the head gives: `leaf_heads` and `leaf_tails` are the encoded fields
-# before and after the version (ledger/proof.py), so the encoding is written once.
+# before and after the version (ledger/proof.py), so the encoding is written once. Plain statements in loops: with few rows, each costs
+# less than one set-based statement takes to start.
 APPEND_EVENTS = """
 CREATE FUNCTION append_events(
-  of_ledger text, of_project text, head_names text[], head_nodes bigint[], expected int[], of_canonicaliser text,
+  of_ledger text, of_project text, of_canonicaliser text, head_names text[], head_nodes bigint[],
   heads int[], keys text[], event_ids uuid[], kinds text[], schema_versions int[], occurred timestamptz[], actors text[],
   correlations text[], causations uuid[], bodies bytea[], leaf_heads bytea[], leaf_tails bytea[],
-  child_names text[], child_nodes bigint[],
-  edge_of int[], edge_children bigint[], edge_parents bigint[], edge_relations text[], edge_weights float8[],
-  use_of int[], use_blobs bytea[],
-  blob_ids bytea[], blob_subjects text[], blob_sizes bigint[], blob_codecs int[], blob_data bytea[],
-  token_of int[], token_subjects text[], token_parents uuid[], token_shared int[], token_prompts bytea[], token_sampled bytea[],
-  token_logprobs bytea[])
-RETURNS TABLE (event_version int, is_new boolean) LANGUAGE plpgsql AS $$
+  expected int[] DEFAULT '{}',
+  child_names text[] DEFAULT '{}', child_nodes bigint[] DEFAULT '{}',
+  edge_of int[] DEFAULT '{}', edge_n int[] DEFAULT '{}', edge_children bigint[] DEFAULT '{}', edge_parents bigint[] DEFAULT '{}',
+  edge_relations text[] DEFAULT '{}', edge_weights float8[] DEFAULT '{}',
+  use_of int[] DEFAULT '{}', use_blobs bytea[] DEFAULT '{}',
+  blob_ids bytea[] DEFAULT '{}', blob_subjects text[] DEFAULT '{}', blob_sizes bigint[] DEFAULT '{}', blob_codecs int[] DEFAULT '{}',
+  blob_data bytea[] DEFAULT '{}',
+  token_of int[] DEFAULT '{}', token_subjects text[] DEFAULT '{}', token_parents uuid[] DEFAULT '{}', token_shared int[] DEFAULT '{}',
+  token_prompts bytea[] DEFAULT '{}', token_sampled bytea[] DEFAULT '{}', token_logprobs bytea[] DEFAULT '{}',
+  OUT out_versions int[], OUT out_new boolean[])
+LANGUAGE plpgsql AS $$
 DECLARE
-  stream_ids bigint[]; versions int[]; n int := cardinality(event_ids); known event%ROWTYPE; next_id bigint; fresh_ids bigint[];
-  checked boolean := false; missing bytea; v text; out_versions int[]; out_new boolean[]; any_new boolean := false; number bigint;
+  stream_ids bigint[]; versions int[]; before int[]; known event%ROWTYPE; next_id bigint; fresh_ids bigint[];
+  checked boolean := false; v text; number bigint;
 BEGIN
   FOR i IN 1 .. cardinality(blob_ids) LOOP
     PERFORM FROM blob WHERE blob_id = blob_ids[i];
@@ -85,25 +89,31 @@ BEGIN
     END IF;
   END LOOP;
   SELECT l.stream_ids, l.versions INTO stream_ids, versions FROM lock_heads(of_ledger, of_project, head_names, head_nodes) AS l;
-  FOR i IN 1 .. n LOOP
-    SELECT e.* INTO known FROM event_key AS k JOIN event AS e ON e.id = k.id WHERE k.event_id = event_ids[i];
-    IF FOUND THEN
-      IF (known.kind, known.schema_version, known.body) IS DISTINCT FROM (kinds[i], schema_versions[i], bodies[i]) THEN
-        RAISE EXCEPTION 'key % in stream % is taken by % with body %…; seen % with body %…: the same key needs the same content',
-          quote_literal(keys[i]), quote_literal(head_names[heads[i]]), known.kind, left(encode(sha256(known.body), 'hex'), 12), kinds[i],
-          left(encode(sha256(bodies[i]), 'hex'), 12) USING ERRCODE = 'TY002';
+  before := versions;
+  FOR i IN 1 .. cardinality(event_ids) LOOP
+    IF before[heads[i]] > 0 THEN
+      SELECT e.* INTO known FROM event_key AS k JOIN event AS e ON e.id = k.id WHERE k.event_id = event_ids[i];
+      IF FOUND THEN
+        IF (known.kind, known.schema_version, known.body) IS DISTINCT FROM (kinds[i], schema_versions[i], bodies[i]) THEN
+          RAISE EXCEPTION 'key % in stream % is taken by % with body %…; seen % with body %…: the same key needs the same content',
+            quote_literal(keys[i]), quote_literal(head_names[heads[i]]), known.kind, left(encode(sha256(known.body), 'hex'), 12), kinds[i],
+            left(encode(sha256(bodies[i]), 'hex'), 12) USING ERRCODE = 'TY002';
+        END IF;
+        out_versions[i] := known.version;
+        out_new[i] := false;
+        CONTINUE;
       END IF;
-      out_versions[i] := known.version; out_new[i] := false;
-      CONTINUE;
     END IF;
     IF NOT checked THEN
-      FOR j IN 1 .. cardinality(head_nodes) LOOP
+      FOR j IN 1 .. cardinality(expected) LOOP
         IF expected[j] IS NOT NULL AND expected[j] <> versions[j] THEN
           RAISE EXCEPTION 'stream % is at version %; expected %', quote_literal(head_names[j]), versions[j], expected[j]
             USING ERRCODE = 'TY001';
         END IF;
       END LOOP;
-      PERFORM add_nodes(of_project, child_names, child_nodes) WHERE cardinality(child_nodes) > 0;
+      FOR j IN 1 .. cardinality(child_nodes) LOOP
+        PERFORM add_node(of_project, child_names[j], child_nodes[j]);
+      END LOOP;
       checked := true;
     END IF;
     next_id := nextval('event_id_seq');
@@ -116,31 +126,40 @@ BEGIN
               sha256(leaf_heads[i] || int4send(octet_length(v)) || v::bytea || leaf_tails[i]));
     INSERT INTO event_key (event_id, id) VALUES (event_ids[i], next_id);
     fresh_ids[i] := next_id;
-    out_versions[i] := versions[heads[i]]; out_new[i] := true;
+    out_versions[i] := versions[heads[i]];
+    out_new[i] := true;
   END LOOP;
-  IF checked THEN
-    INSERT INTO edge (child, id, n, parent, relation, weight)
-      SELECT u.child, fresh_ids[u.i], row_number() OVER (PARTITION BY u.i ORDER BY u.o) - 1, u.parent, u.relation, u.weight
-      FROM unnest(edge_of, edge_children, edge_parents, edge_relations, edge_weights) WITH ORDINALITY
-        AS u (i, child, parent, relation, weight, o) WHERE fresh_ids[u.i] IS NOT NULL;
-    SELECT u.blob_id INTO missing FROM unnest(use_blobs) AS u (blob_id)
-      WHERE NOT EXISTS (SELECT FROM blob AS b WHERE b.blob_id = u.blob_id) LIMIT 1;
-    IF FOUND THEN
-      RAISE EXCEPTION 'blob % is named by an event but is not stored; store it in or before the same append', encode(missing, 'hex')
-        USING ERRCODE = 'TY004';
-    END IF;
-    INSERT INTO blob_use (blob_no, id)
-      SELECT b.blob_no, fresh_ids[u.i] FROM unnest(use_of, use_blobs) AS u (i, blob_id) JOIN blob AS b USING (blob_id)
-      WHERE fresh_ids[u.i] IS NOT NULL;
-    INSERT INTO token_live (event_id, stream_id, subject_id, parent, shared, prompt, sampled, logprobs)
-      SELECT event_ids[u.i], stream_ids[heads[u.i]], u.subject_id, u.parent, u.shared, u.prompt, u.sampled, u.logprobs
-      FROM unnest(token_of, token_subjects, token_parents, token_shared, token_prompts, token_sampled, token_logprobs)
-        AS u (i, subject_id, parent, shared, prompt, sampled, logprobs) WHERE fresh_ids[u.i] IS NOT NULL;
-    FOR j IN 1 .. cardinality(head_nodes) LOOP
-      UPDATE stream_head SET version = versions[j] WHERE stream_id = stream_ids[j] AND version <> versions[j];
-    END LOOP;
+  IF NOT checked THEN
+    RETURN;
   END IF;
-  RETURN QUERY SELECT u.version, u.made FROM unnest(out_versions, out_new) AS u (version, made);
+  FOR i IN 1 .. cardinality(edge_of) LOOP
+    IF fresh_ids[edge_of[i]] IS NOT NULL THEN
+      INSERT INTO edge (child, id, n, parent, relation, weight)
+        VALUES (edge_children[i], fresh_ids[edge_of[i]], edge_n[i], edge_parents[i], edge_relations[i], edge_weights[i]);
+    END IF;
+  END LOOP;
+  FOR i IN 1 .. cardinality(use_of) LOOP
+    IF fresh_ids[use_of[i]] IS NOT NULL THEN
+      SELECT blob_no INTO number FROM blob WHERE blob_id = use_blobs[i];
+      IF NOT FOUND THEN
+        RAISE EXCEPTION 'blob % is named by an event but is not stored; store it in or before the same append', encode(use_blobs[i], 'hex')
+          USING ERRCODE = 'TY004';
+      END IF;
+      INSERT INTO blob_use (blob_no, id) VALUES (number, fresh_ids[use_of[i]]);
+    END IF;
+  END LOOP;
+  FOR i IN 1 .. cardinality(token_of) LOOP
+    IF fresh_ids[token_of[i]] IS NOT NULL THEN
+      INSERT INTO token_live (event_id, stream_id, subject_id, parent, shared, prompt, sampled, logprobs)
+        VALUES (event_ids[token_of[i]], stream_ids[heads[token_of[i]]], token_subjects[i], token_parents[i], token_shared[i],
+                token_prompts[i], token_sampled[i], token_logprobs[i]);
+    END IF;
+  END LOOP;
+  FOR j IN 1 .. cardinality(head_nodes) LOOP
+    IF versions[j] <> before[j] THEN
+      UPDATE stream_head SET version = versions[j] WHERE stream_id = stream_ids[j];
+    END IF;
+  END LOOP;
 END $$
 """
 
@@ -154,7 +173,9 @@ BEGIN
   SELECT l.stream_ids, l.versions INTO stream_ids, versions FROM lock_heads(of_ledger, of_project, head_names, head_nodes) AS l;
   SELECT coalesce(array_agg(k.event_id), '{}') INTO taken FROM unnest(event_ids) AS u (event_id) JOIN event_key AS k USING (event_id);
   IF cardinality(taken) < cardinality(event_ids) THEN
-    PERFORM add_nodes(of_project, child_names, child_nodes);
+    FOR j IN 1 .. cardinality(child_nodes) LOOP
+      PERFORM add_node(of_project, child_names[j], child_nodes[j]);
+    END LOOP;
     SELECT array_agg(nextval('event_id_seq')) INTO fresh_ids FROM generate_series(1, cardinality(event_ids) - cardinality(taken));
   END IF;
 END $$
@@ -205,13 +226,13 @@ END $$
 FUNCTIONS = (
     "pack_tokens(bigint, text, uuid[], bytea, bytea)", "token_row_digest(token_live)",
     "begin_bulk(text, text, text[], bigint[], text[], bigint[], uuid[])", "lock_heads(text, text, text[], bigint[])",
-    "add_nodes(text, text[], bigint[])",
+    "add_node(text, text, bigint)",
 )  # fmt: skip
 
 
 def upgrade() -> None:
     """Apply this revision."""
-    for statement in (ADD_NODES, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
+    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
         op.execute(statement)
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_live"
