@@ -357,7 +357,7 @@ def _check_witness(proof: Proof, head: Checkpoint, seen: list[Checkpoint]) -> st
         raise ProofError(f"the witness needs a consistency proof from size {old.size} to {new.size}; the file has {held}")
     check_consistency(old.size, old.root, new.size, new.root, () if old.size in (0, new.size) else given[2])
     relation = "the same tree" if newest.size == head.size else f"size {new.size} extends size {old.size}"
-    return f"{len(seen)} checkpoints, the newest of {newest.size} events: {relation}"
+    return f"checkpoints kept: {len(seen)}, the newest of {newest.size} events: {relation}"
 
 
 # The command.

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,6 +175,19 @@ def test_an_invalid_proof_exits_with_1_and_says_why(alone: Run) -> None:
     assert fork.returncode == 1 and told["split_view"] and not told["valid"] and "different roots" in told["reason"] and "event" not in told
 
 
+def test_the_example_of_the_page_on_proofs_prints_what_the_page_says(tmp_path: Path) -> None:
+    root = Path(proof.__file__).parent.parent
+    page = (root / "docs" / "proofs.md").read_text()
+    (snippet,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, env={"PYTHONPATH": str(root)}, timeout=60, check=True)
+    assert json.loads((tmp_path / "proof.json").read_text())["checkpoint"] in page
+    shown = re.findall(r"\$ env/bin/python (proof.py .*)\n((?:ok .*\n)+(?:VALID|INVALID).*\n)", page)
+    assert len(shown) == 3
+    for command, output in shown:
+        copied = [sys.executable, "-I", proof.__file__, *command.split()[1:]]
+        assert subprocess.run(copied, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False).stdout == output
+
+
 def verdict(made: Proof, key: str = KEY, witness: str | None = None) -> dict[str, str]:
     return dict(checks(read_proof(write_proof(made)), parse_key(key), witness))
 
@@ -225,9 +239,9 @@ def test_a_checkpoint_of_another_log_is_refused() -> None:
 @pytest.mark.parametrize(
     ("made", "seen", "found"),
     [
-        (PROOF, LOG.note(12), "1 checkpoints, the newest of 12 events: size 20 extends size 12"),
+        (PROOF, LOG.note(12), "kept: 1, the newest of 12 events: size 20 extends size 12"),
         (PROOF, LOG.note(20), "the same tree"),
-        (PROOF, LOG.note(3) + LOG.note(12) + "\n\n" + LOG.note(7), "3 checkpoints, the newest of 12 events"),
+        (PROOF, LOG.note(3) + LOG.note(12) + "\n\n" + LOG.note(7), "kept: 3, the newest of 12 events"),
         (LOG.proof(6, 20, (20, 33)), LOG.note(33), "size 33 extends size 20"),
         (LOG.proof(6, 20), sign(Checkpoint(ORIGIN, 0, proof.EMPTY_ROOT), PRIVATE), "size 20 extends size 0"),
         (LOG.proof(6, 20, (16, 20)), LOG.note(16), "size 20 extends size 16"),
