@@ -114,7 +114,7 @@ def _known(conn: Connection, items: Sequence[Prepared], taken: set[str]) -> Vers
 
 def _event_row(item: Prepared, ident: int, stream_id: int, version: int) -> bytes:
     new = item.new
-    leaf = leaf_of_parts(item.leaf_head, version, item.leaf_tail)
+    leaf = leaf_of_parts(item.leaf_head, item.leaf_tail, version)
     cause = _NULL if new.causation_id is None else b"\0\0\0\x10" + uuid_bytes(new.causation_id)
     return b"".join(
         (

@@ -44,6 +44,14 @@ class BlobError(TallyError):
     """A blob is missing, too large, or its bytes do not match its commitment."""
 
 
+class TreeError(TallyError):
+    """The Merkle tree was asked for a leaf or size that it does not have, or a tile does not hold what it must."""
+
+
+class CheckpointError(TallyError):
+    """A checkpoint or its key is malformed, not signed by the trusted key, or of another log."""
+
+
 class UnknownId(TallyError):
     """An id names nothing in this ledger."""
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from ledger.canonical import canonical_bytes, validated_bytes
+from ledger.canonical import canonical_bytes
+from ledger.proof import event_id as event_id
+from ledger.proof import uuid_of as uuid_of
 
-_VARIANT = {f"{n:x}": f"{n & 3 | 8:x}" for n in range(16)}
 Clock = Callable[[], datetime]
 
 
@@ -37,25 +38,13 @@ def derived_id(*parts: Any) -> str:
     return uuid_of(hashlib.sha256(canonical_bytes(list(parts))).digest())
 
 
-def uuid_of(sha256: bytes) -> str:
-    """The UUIDv8 made of the first 122 free bits of a digest."""
-    hexed = sha256[:16].hex()
-    return f"{hexed[:8]}-{hexed[8:12]}-8{hexed[13:16]}-{_VARIANT[hexed[16]]}{hexed[17:20]}-{hexed[20:]}"
-
-
 def stream_name(noun: str, ident: str) -> str:
     """The stream that belongs to one thing: `<noun>-<id>`."""
     return f"{noun}-{ident}"
 
 
-def event_id(ledger_id: str, project: str, stream: str, key: str) -> str:
-    """The id of the event with this idempotency key in this stream."""
-    return uuid_of(hashlib.sha256(validated_bytes(["tallystick/event-id/1", ledger_id, project, stream, key])).digest())
-
-
 def node_id(project: str, name: str) -> int:
     """The signed 64-bit id of a name in lineage: the first eight bytes of a digest, the same on every machine."""
     data = project.encode()
-    return int.from_bytes(
-        hashlib.sha256(b"tallystick/node/1" + len(data).to_bytes(4, "big") + data + name.encode()).digest()[:8], "big", signed=True
-    )
+    digest = hashlib.sha256(b"tallystick/node/1" + len(data).to_bytes(4, "big") + data + name.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

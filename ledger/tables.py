@@ -110,11 +110,12 @@ class EdgeRow(SQLModel, table=True):
 
 
 class Tile(SQLModel, table=True):
-    """A full tile of the Merkle tree: 256 hashes of one level, 32 bytes each."""
+    """A full tile of the Merkle tree: 256 hashes of one level, 32 bytes each, and the hash they lead to."""
 
     __tablename__ = "tree_tile"
     level: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     index: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     hashes: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 

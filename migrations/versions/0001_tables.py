@@ -275,6 +275,7 @@ def upgrade() -> None:
         "tree_tile",
         sa.Column("level", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("index", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
         sa.Column("hashes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("level", "index"),
     )
