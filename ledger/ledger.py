@@ -74,7 +74,10 @@ class LedgerHandle:
 
     def append(self, events: Sequence[New], *, expected: Mapping[str, int] | None = None) -> Receipt:
         """Receipt for events that are durably committed, all or none; see `ledger.store.append`."""
-        batch = store.prepare_all(self.ledger_id, self.project, events, expected)
+        return self.append_prepared(store.prepare_all(self.ledger_id, self.project, events, expected))
+
+    def append_prepared(self, batch: store.Batch) -> Receipt:
+        """As `append`, of events that `ledger.store.prepare_all` has made ready."""
         if not batch.small or batch.large:
             with self.connection() as conn:
                 blobs.write(conn, (*batch.large, *(() if batch.small else batch.inline)))
@@ -100,9 +103,8 @@ class LedgerHandle:
             with self.pool.connection() as conn:
                 yield conn
         except (PoolTimeout, psycopg.OperationalError) as error:
-            if not _unavailable(error):
-                raise
-            raise LedgerUnavailable(f"{_safe(self.url)}: {str(error).strip()}") from error
+            raise_unavailable(self.url, error)
+            raise
 
     def read(self, since: int = 0, *, kinds: Sequence[str] | None = None, limit: int = 1000) -> list[order.Recorded]:
         """Ordered events above position `since`."""
@@ -175,9 +177,11 @@ def _genesis(conn: Connection, clock: Clock, random_bytes: Callable[[int], bytes
     return ledger_id
 
 
-def _unavailable(error: psycopg.Error | PoolTimeout) -> bool:
+def raise_unavailable(url: str, error: psycopg.Error | PoolTimeout) -> None:
+    """Raise LedgerUnavailable when `error` means that the database cannot be reached or cannot write."""
     state = getattr(error, "sqlstate", None)
-    return state is None or state[:2] in ("08", "53", "57") or state in ("25006", "58030")
+    if state is None or state[:2] in ("08", "53", "57") or state in ("25006", "58030"):
+        raise LedgerUnavailable(f"{_safe(url)}: {str(error).strip()}") from error
 
 
 def _safe(url: str) -> str:

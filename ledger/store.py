@@ -127,11 +127,20 @@ def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: M
 
 def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
     """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns."""
-    given = arguments(ledger_id, project, batch)
     try:
-        row = conn.execute(_statement(tuple(given)), tuple(given.values())).fetchone()
+        return small_receipt(batch, conn.execute(*small_query(ledger_id, project, batch)).fetchone())
     except psycopg.Error as error:
         raise known_error(error) from error
+
+
+def small_query(ledger_id: str, project: str, batch: Batch) -> tuple[bytes, tuple[Any, ...]]:
+    """The one statement that writes a small batch; `small_receipt` reads its row."""
+    given = arguments(ledger_id, project, batch)
+    return _statement(tuple(given)), tuple(given.values())
+
+
+def small_receipt(batch: Batch, row: Sequence[Any] | None) -> Receipt:
+    """The receipt of a small batch from the row that `small_query` gives."""
     assert row is not None
     versions = zip(batch.distinct, row[0], row[1], strict=True)
     return _receipt(batch, {item.event_id: (version, created) for item, version, created in versions})
