@@ -80,6 +80,9 @@ def test_a_lost_listener_is_found_out_and_no_event_with_it(ledger: LedgerHandle)
     ledger.append([ledger.new(reward("a"))])
     with psycopg.connect(ledger.url, autocommit=True) as conn:
         conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tallystick-subscription'")
+    deadline = time.monotonic() + 20
+    while subscription.counters.reconnected == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
     ledger.append([ledger.new(reward("b"))])
     thread.join(20)
     assert [event.stream for event in seen] == ["reward-a", "reward-b"]
