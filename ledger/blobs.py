@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 
 from ledger.canonical import canonical_bytes, parse
-from ledger.errors import BlobError
+from ledger.errors import BlobError, BlobWithheld
 from ledger.events.base import BlobRef
+from ledger.subject_names import kept_elsewhere
 
 CHUNK_BYTES = 4 * 1024 * 1024
 PIPELINED_BYTES = 256 * 1024
@@ -117,20 +118,24 @@ def read_many(conn: Connection, blob_ids: Sequence[str]) -> dict[str, bytes]:
     """The bytes of several blobs by id, each checked against its commitment.
 
     Raises:
+        BlobWithheld: a blob came from another ledger without the key to read it.
         BlobError: a blob is missing, or its bytes do not match.
     """
     wanted = [bytes.fromhex(blob_id) for blob_id in dict.fromkeys(blob_ids)]
     rows = conn.execute(
-        "SELECT b.blob_id, coalesce(s.salt, ''::bytea), b.size, string_agg(c.data, ''::bytea ORDER BY c.chunk)"
+        "SELECT b.blob_id, s.salt, b.size, string_agg(c.data, ''::bytea ORDER BY c.chunk), b.subject_id, s.subject_id IS NOT NULL"
         " FROM blob AS b JOIN blob_chunk AS c USING (blob_no) LEFT JOIN subject AS s USING (subject_id)"
-        " WHERE b.blob_id = ANY (%s) GROUP BY 1, 2, 3",
+        " WHERE b.blob_id = ANY (%s) GROUP BY 1, 2, 3, 5, 6",
         (wanted,),
     ).fetchall()
     result: dict[str, bytes] = {}
-    for raw_id, salt, size, data in rows:
+    for raw_id, salt, size, data, subject_id, has_subject in rows:
         blob_id = bytes(raw_id).hex()
+        if not has_subject and kept_elsewhere(subject_id):
+            owner = subject_id.partition("/")[0]
+            raise BlobWithheld(f"blob {blob_id}: its key stayed with ledger {owner}; `tally push --with-keys` sends it")
         plain = bytes(data)
-        if len(plain) != size or commitment(bytes(salt), plain) != blob_id:
+        if len(plain) != size or commitment(bytes(salt or b""), plain) != blob_id:
             raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
         result[blob_id] = plain
     missing = [raw.hex() for raw in wanted if raw.hex() not in result]

@@ -134,13 +134,22 @@ def write(conn: Connection, ledger_id: str, project: str, items: Sequence[Prepar
     rows = conn.execute(_KNOWN, (Uuids(map(str, begun[2])),)).fetchall() if begun[2] else []
     plan = _planned(items, begun, rows, expected)
     if plan.placed:
-        blobs = conn.execute(_BLOBS, (Byteas(plan.blob_ids),)).fetchall() if plan.blob_ids else []
-        for statement, copied in plan.copies({bytes(row[0]): int(row[1]) for row in blobs}):
-            with conn.cursor() as cursor, cursor.copy(statement.encode()) as stream:
-                for piece in _pieces(copied):
-                    stream.write(piece)
-        conn.execute(_HEADS, (Bigints(plan.heads), Ints(plan.heads.values())))
+        place(conn, plan)
     return plan.versions
+
+
+def place(conn: Connection, plan: Plan) -> None:
+    """Copy in the new events of a plan, whose heads the caller's transaction has locked before it took their ids.
+
+    Raises:
+        InvalidEvent: a blob is not stored.
+    """
+    blobs = conn.execute(_BLOBS, (Byteas(plan.blob_ids),)).fetchall() if plan.blob_ids else []
+    for statement, copied in plan.copies({bytes(row[0]): int(row[1]) for row in blobs}):
+        with conn.cursor() as cursor, cursor.copy(statement.encode()) as stream:
+            for piece in _pieces(copied):
+                stream.write(piece)
+    conn.execute(_HEADS, (Bigints(plan.heads), Ints(plan.heads.values())))
 
 
 def _pieces(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -44,6 +44,26 @@ class BlobError(TallyError):
     """A blob is missing, too large, or its bytes do not match its commitment."""
 
 
+class BlobWithheld(BlobError):
+    """A blob came from another ledger without the key to read it."""
+
+
+class ForeignStream(TallyError):
+    """A stream belongs to another ledger, which alone may append to it."""
+
+
+class ExportFault(TallyError):
+    """A line of an export does not fit; the message names the first."""
+
+
+class PushRefused(TallyError):
+    """A log cannot be taken over from another ledger as it is."""
+
+
+class DivergedLog(PushRefused):
+    """Two histories of one log were shown: the one taken over before and the one pushed now."""
+
+
 class TreeError(TallyError):
     """The Merkle tree was asked for a leaf or size that it does not have, or a tile does not hold what it must."""
 

@@ -32,7 +32,10 @@ _READ = (
     f"SELECT {_COLUMNS} FROM ordered_event WHERE position > %s AND position <= %s AND project = %s"
     " AND kind = ANY (coalesce(%s::text[], ARRAY[kind])) ORDER BY position LIMIT %s"
 ).encode()
-_READ_STREAM = f"SELECT {_COLUMNS} FROM recorded_event WHERE node_id = %s AND ledger_id = %s ORDER BY version".encode()
+_READ_STREAM = (
+    f"SELECT {_COLUMNS} FROM recorded_event WHERE stream_id ="
+    " (SELECT stream_id FROM stream_head WHERE node_id = %s ORDER BY ledger_id <> %s, stream_id LIMIT 1) ORDER BY version"
+).encode()
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def read_all(pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] |
 
 
 def read_stream(pool: Pool, ledger_id: str, project: str, stream: str) -> list[Recorded]:
-    """All committed events of a stream by version, ordered or not (S4)."""
+    """All committed events of a stream by version, ordered or not (S4): of the ledger's own, else of another ledger taken over here."""
     with pool.connection() as conn:
         return [recorded(row) for row in conn.execute(*stream_query(ledger_id, node_id(project, stream)))]
 

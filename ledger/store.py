@@ -11,7 +11,7 @@ from ledger import blobs as blob_store
 from ledger import bulk, canonical
 from ledger.arrays import Bigints, Byteas, Floats, Ints, Texts, Times, Uuids
 from ledger.blobs import Pending
-from ledger.errors import IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
+from ledger.errors import ForeignStream, IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
 from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp
 
 __all__ = [
@@ -34,7 +34,8 @@ INLINE_BLOB_BYTES = 256 * 1024
 """Larger blobs are stored by themselves before the events that name them."""
 Connection = psycopg.Connection[Any]
 _ERRORS: dict[str, type[TallyError]] = {
-    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent
+    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent,
+    "TY010": ForeignStream,
 }  # fmt: skip
 
 

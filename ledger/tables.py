@@ -130,6 +130,29 @@ class Checkpoint(SQLModel, table=True):
     sealed_at: datetime = Field(sa_column=_now())
 
 
+class SourceLog(SQLModel, table=True):
+    """A checkpoint of another ledger's log whose events are all here; `key` is the verifier key that signed it."""
+
+    __tablename__ = "source_log"
+    ledger_id: str = Field(primary_key=True)
+    size: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    origin: str
+    key: str
+    root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    note: str
+    noted_at: datetime = Field(sa_column=_now())
+
+
+class SourcePosition(SQLModel, table=True):
+    """Where an event that is here lies in the log of another ledger, so that its tree can be derived here."""
+
+    __tablename__ = "source_position"
+    __table_args__ = (Index("source_position_event", "id"),)
+    ledger_id: str = Field(primary_key=True)
+    position: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    id: int = Field(sa_column=Column(BigInteger, nullable=False))
+
+
 class Subject(SQLModel, table=True):
     """Whose text and tokens are kept: the salt of its commitments and the key of its ciphertext; both are null once they are destroyed."""
 
@@ -347,6 +370,6 @@ class CallRow(SQLModel, table=True):
 READ_MODELS: tuple[type[SQLModel], ...] = (RolloutRow, VerdictRow, RewardRow, BundleRow, GroupRow, CallRow)
 APPEND_ONLY: tuple[str, ...] = (
     "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
-    "checkpoint", "token_pack"
+    "checkpoint", "token_pack", "source_log", "source_position"
 )  # fmt: skip
 PARTITIONED: tuple[str, ...] = ("event", "event_order", "blob_chunk", "token_pack")

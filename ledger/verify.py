@@ -9,9 +9,10 @@ import psycopg
 
 from ledger import blobs
 from ledger.canonical import canonical_bytes, parse
-from ledger.errors import BlobError, CanonicalError, UnknownEventKind
+from ledger.errors import BlobError, BlobWithheld, CanonicalError, UnknownEventKind
 from ledger.events import EventBody, ModelCalled, TokenArray
 from ledger.ids import node_id
+from ledger.interchange import held
 from ledger.ledger import LedgerHandle
 from ledger.lineage_checks import arrays, event_fault
 from ledger.order import Recorded, recorded
@@ -86,6 +87,7 @@ def examine(conn: Connection, *, progress: Progress = lambda done, total: None) 
         progress(events + done, events + stored)
     for subject, statement in TABLE_CHECKS:
         problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
+    problems += [Problem(None, subject, fault) for subject, fault in held.faults(conn)]
     problems.sort(key=lambda problem: (problem.position is None, problem.position or 0))
     return Report(events, position, stored, sum(map(len, named.values())), tuple(problems))
 
@@ -156,6 +158,8 @@ def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Pro
             for blob_id in [bytes(row[0]).hex() for row in rows]:
                 try:
                     data = blobs.read(conn, blob_id)
+                except BlobWithheld:
+                    continue
                 except BlobError as error:
                     problems.append(Problem(_first_use(conn, blob_id), f"blob {blob_id}", str(error)))
                     continue

@@ -59,8 +59,9 @@ TABLE_CHECKS: tuple[tuple[str, str], ...] = (
     ),
     (
         "event",
-        """SELECT NULL::bigint, h.stream_id, 'it belongs to ledger ' || h.ledger_id
-        FROM stream_head AS h WHERE h.ledger_id <> (SELECT ledger_id FROM ledger)""",
+        f"""SELECT {_POSITION}, e.event_id, 'it belongs to ledger ' || h.ledger_id || ', and no log that was taken over holds it'
+        FROM stream_head AS h JOIN event AS e USING (stream_id)
+        WHERE h.ledger_id <> (SELECT ledger_id FROM ledger) AND NOT EXISTS (SELECT FROM source_position AS p WHERE p.id = e.id)""",
     ),
     (
         "edge",

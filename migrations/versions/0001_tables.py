@@ -231,6 +231,25 @@ def upgrade() -> None:
     )
     op.create_index("rollout_view_group", "rollout_view", ["project", "group_id", "slot"], unique=False)
     op.create_table(
+        "source_log",
+        sa.Column("ledger_id", sa.String(), nullable=False),
+        sa.Column("size", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("origin", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
+        sa.Column("note", sa.String(), nullable=False),
+        sa.Column("noted_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id", "size"),
+    )
+    op.create_table(
+        "source_position",
+        sa.Column("ledger_id", sa.String(), nullable=False),
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id", "position"),
+    )
+    op.create_index("source_position_event", "source_position", ["id"], unique=False)
+    op.create_table(
         "stream_head",
         sa.Column("stream_id", sa.BigInteger(), sa.Identity(always=True, cache=1), nullable=False),
         sa.Column("node_id", sa.BigInteger(), nullable=False),
@@ -308,6 +327,9 @@ def downgrade() -> None:
     op.drop_table("token_live")
     op.drop_table("subject")
     op.drop_table("stream_head")
+    op.drop_index("source_position_event", table_name="source_position")
+    op.drop_table("source_position")
+    op.drop_table("source_log")
     op.drop_index("rollout_view_group", table_name="rollout_view")
     op.drop_table("rollout_view")
     op.drop_index("reward_view_rollout", table_name="reward_view")

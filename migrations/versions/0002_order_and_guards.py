@@ -11,7 +11,7 @@ depends_on: Any = None
 
 APPEND_ONLY = (
     "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
-    "checkpoint", "token_pack",
+    "checkpoint", "token_pack", "source_log", "source_position",
 )  # fmt: skip
 SEQUENCES = ("event_id_seq", "blob_no_seq", "token_pack_seq")
 

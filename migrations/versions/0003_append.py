@@ -9,6 +9,26 @@ down_revision: str | None = "0002"
 branch_labels: Any = None
 depends_on: Any = None
 
+# A name that says what it holds, or that is only told apart by its ledger, may have a stream in each ledger; others belong to one.
+SHARED_NAME = """
+CREATE FUNCTION shared_name(name text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT name ~ '^(world|verifier|harness|bundle|model)-[0-9a-f]{64}$' OR name LIKE 'subject-%'
+$$
+"""
+
+REFUSE_FOREIGN = """
+CREATE FUNCTION refuse_foreign(of_ledger text, of_name text, of_node bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  owner text;
+BEGIN
+  SELECT ledger_id INTO owner FROM stream_head WHERE node_id = of_node AND ledger_id <> of_ledger AND version > 0 LIMIT 1;
+  IF FOUND AND NOT shared_name(of_name) THEN
+    RAISE EXCEPTION 'stream % belongs to ledger %; ledger % may not append to it', quote_literal(of_name), owner, of_ledger
+      USING ERRCODE = 'TY010';
+  END IF;
+END $$
+"""
+
 # Nodes come sorted, so two appends never wait for each other in a circle. Locking a head takes the transaction id, before any event id.
 LOCK_HEADS = """
 CREATE FUNCTION lock_heads(of_ledger text, of_project text, names text[], nodes bigint[], OUT stream_ids bigint[], OUT versions int[])
@@ -20,6 +40,7 @@ BEGIN
     SELECT h.stream_id, h.version, n.project = of_project AND n.name = names[i] INTO found_id, found_version, same
       FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE OF h;
     IF NOT FOUND THEN
+      PERFORM refuse_foreign(of_ledger, names[i], nodes[i]);
       PERFORM add_node(of_project, names[i], nodes[i]);
       same := true;
       INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[i], of_ledger, 0)
@@ -213,6 +234,30 @@ CREATE FUNCTION token_row_digest(t token_live) RETURNS bytea LANGUAGE sql IMMUTA
 $$
 """
 
+# A stream of another ledger whose source has packed its tokens: the packs are here, so what they cover is staged no longer.
+UNSTAGE_TOKENS = """
+CREATE FUNCTION unstage_tokens(of_stream bigint, staged uuid[]) RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+DECLARE
+  covered bigint; removed int;
+BEGIN
+  PERFORM FROM stream_head WHERE stream_id = of_stream AND ledger_id <> (SELECT ledger_id FROM ledger) FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'stream % is this ledger''s own: its tokens are packed here', of_stream USING ERRCODE = 'TY005';
+  END IF;
+  SELECT coalesce(sum(calls), 0) INTO covered FROM token_pack WHERE stream_id = of_stream;
+  PERFORM set_config('tallystick.packing', 'on', true);
+  DELETE FROM token_live WHERE stream_id = of_stream AND event_id <> ALL (staged);
+  GET DIAGNOSTICS removed = ROW_COUNT;
+  PERFORM set_config('tallystick.packing', 'off', true);
+  IF removed > covered THEN
+    RAISE EXCEPTION 'the packs of stream % hold % calls, fewer than the % that would be staged no longer', of_stream, covered, removed
+      USING ERRCODE = 'TY005';
+  END IF;
+  RETURN removed;
+END $$
+"""
+
 TOKEN_GUARD = """
 CREATE FUNCTION refuse_token_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -224,15 +269,19 @@ END $$
 """
 
 FUNCTIONS = (
+    "unstage_tokens(bigint, uuid[])",
     "pack_tokens(bigint, text, uuid[], bytea, bytea)", "token_row_digest(token_live)",
     "begin_bulk(text, text, text[], bigint[], text[], bigint[], uuid[])", "lock_heads(text, text, text[], bigint[])",
-    "add_node(text, text, bigint)",
+    "add_node(text, text, bigint)", "refuse_foreign(text, text, bigint)", "shared_name(text)",
 )  # fmt: skip
 
 
 def upgrade() -> None:
     """Apply this revision."""
-    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
+    for statement in (
+        SHARED_NAME, REFUSE_FOREIGN, ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, UNSTAGE_TOKENS,
+        TOKEN_GUARD,
+    ):
         op.execute(statement)
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_live"
