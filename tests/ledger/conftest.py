@@ -40,8 +40,9 @@ WORLD, PROGRAM, DIFF, HARNESS, BUNDLE, STATE = ("a" * 64, "b" * 64, "c" * 64, "d
 class History:
     """Writes a history event by event; every method returns the id it wrote about."""
 
-    def __init__(self, ledger: LedgerHandle) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: LedgerHandle, tag: str = "") -> None:
+        """`tag` ends the ids of run, group and model version, so that two ledgers can have their own."""
+        self.ledger, self.tag = ledger, tag
         self.blobs: list[Pending] = []
 
     def text(self, value: str) -> Any:
@@ -87,20 +88,20 @@ class History:
             draft=self.json({"name": "desk_0"}), reference=self.json({"turns": []}), provenance=self.json({"proposer": "table"}),
             proposer="table",
         ))  # fmt: skip
-        self.write(RunConfigured(run_id="run1", experiment_id="exp1", name="demo", config=self.json({}), config_digest=STATE, root_seed=1))
+        self.write(RunConfigured(run_id=f"run1{self.tag}", experiment_id="exp1", name="demo", config=self.json({}), config_digest=STATE, root_seed=1))
         self.write(ModelVersionPublished(
-            model_version="model1", name="smol", weights_digest=STATE, tokenizer_digest=STATE, template_digest=STATE, scripted=False,
+            model_version=f"model1{self.tag}", name="smol", weights_digest=STATE, tokenizer_digest=STATE, template_digest=STATE, scripted=False,
         ))  # fmt: skip
         self.write(GroupDispatched(
-            group_id="group1", bundle_id=BUNDLE, size=4, experiment_id="exp1", run_id="run1", round=0, policy="smol",
+            group_id=f"group1{self.tag}", bundle_id=BUNDLE, size=4, experiment_id="exp1", run_id=f"run1{self.tag}", round=0, policy="smol",
             rollout_kind="ordinary",
         ))  # fmt: skip
 
     def start(self, rollout_id: str, slot: int = 0, attempt: int = 1) -> str:
         """A rollout begins."""
-        agent = Participant(name="agent", role="agent", model_version="model1", endpoint="vllm", sampling={}, trainable=True)
+        agent = Participant(name="agent", role="agent", model_version=f"model1{self.tag}", endpoint="vllm", sampling={}, trainable=True)
         self.write(RolloutStarted(
-            rollout_id=rollout_id, group_id="group1", bundle_id=BUNDLE, slot=slot, attempt=attempt, rollout_kind="ordinary",
+            rollout_id=rollout_id, group_id=f"group1{self.tag}", bundle_id=BUNDLE, slot=slot, attempt=attempt, rollout_kind="ordinary",
             participants=[agent], seed=7,
         ))  # fmt: skip
         return rollout_id
@@ -121,7 +122,7 @@ class History:
                 sampled_ids=self.array(tokens.ids_bytes(ids), "int32", len(ids)),
                 logprobs=self.array(tokens.logprob_bytes([-0.5] * len(ids)), "float32", len(ids)), logprobs_mode="raw_logprobs",
                 finish_reason="stop", usage={"prompt_tokens": 2, "completion_tokens": len(ids)},
-                version_spans=[VersionSpan(model_version="model1", start=0, end=len(ids))], attempts=1, latency_s=0.25,
+                version_spans=[VersionSpan(model_version=f"model1{self.tag}", start=0, end=len(ids))], attempts=1, latency_s=0.25,
             ))  # fmt: skip
         return call_id
 
@@ -174,19 +175,19 @@ class History:
         return review_id
 
 
-def write_whole(ledger: LedgerHandle) -> None:
+def write_whole(ledger: LedgerHandle, tag: str = "") -> None:
     """One rollout from task to review, its two verdicts at odds."""
-    history = History(ledger)
+    history = History(ledger, tag)
     history.task()
-    history.start("rollout-a")
-    call_id = history.call("rollout-a")
-    history.tool("rollout-a", call_id)
-    last = history.call("rollout-a", 1)
-    history.end("rollout-a", [call_id, last])
-    history.verdict("rollout-a", "verdict-a", True)
-    history.verdict("rollout-a", "verdict-b", False, own=False)
-    history.reward("rollout-a", "reward-a", "verdict-a", 1.0)
-    history.review("rollout-a", "review-a", "passed", ["verdict-a", "verdict-b"])
+    history.start(f"rollout-a{tag}")
+    call_id = history.call(f"rollout-a{tag}")
+    history.tool(f"rollout-a{tag}", call_id)
+    last = history.call(f"rollout-a{tag}", 1)
+    history.end(f"rollout-a{tag}", [call_id, last])
+    history.verdict(f"rollout-a{tag}", f"verdict-a{tag}", True)
+    history.verdict(f"rollout-a{tag}", f"verdict-b{tag}", False, own=False)
+    history.reward(f"rollout-a{tag}", f"reward-a{tag}", f"verdict-a{tag}", 1.0)
+    history.review(f"rollout-a{tag}", f"review-a{tag}", "passed", [f"verdict-a{tag}", f"verdict-b{tag}"])
 
 
 @pytest.fixture
@@ -196,7 +197,7 @@ def history(ledger: LedgerHandle) -> History:
 
 
 @pytest.fixture
-def sealed() -> Callable[[LedgerHandle], None]:
+def sealed() -> Callable[..., None]:
     """Writes one whole history to the ledger it is given."""
     return write_whole
 
