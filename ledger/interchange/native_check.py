@@ -170,7 +170,7 @@ class _Assembly:
             added = ((*packs, pack_of(record)), staged) if kind == "pack" else (packs, (*staged, tokens_of(record)))
             self._stream = CarriedStream(*_names(self._stream), self._stream.version, *added)
             return
-        yield from self.rest()
+        yield from self._whole_stream()
         if kind == "blob":
             yield from self._chunk(record)
         elif kind == "event":
@@ -198,6 +198,9 @@ class _Assembly:
     def rest(self) -> Iterator[Item]:
         if self._chunks:
             raise ExportFault(f"blob {self._chunks[0]['blob_id'].hex()} ends after {len(self._chunks)} of its chunks")
+        yield from self._whole_stream()
+
+    def _whole_stream(self) -> Iterator[Item]:
         if self._stream is not None:
             yield self._stream
             self._stream = None

@@ -88,7 +88,11 @@ class History:
             draft=self.json({"name": "desk_0"}), reference=self.json({"turns": []}), provenance=self.json({"proposer": "table"}),
             proposer="table",
         ))  # fmt: skip
-        self.write(RunConfigured(run_id=f"run1{self.tag}", experiment_id="exp1", name="demo", config=self.json({}), config_digest=STATE, root_seed=1))
+        self.write(
+            RunConfigured(
+                run_id=f"run1{self.tag}", experiment_id="exp1", name="demo", config=self.json({}), config_digest=STATE, root_seed=1
+            )
+        )
         self.write(ModelVersionPublished(
             model_version=f"model1{self.tag}", name="smol", weights_digest=STATE, tokenizer_digest=STATE, template_digest=STATE, scripted=False,
         ))  # fmt: skip

@@ -16,8 +16,9 @@ import pytest
 from ledger import lineage, proof, queries
 from ledger.blobs import pending
 from ledger.errors import BlobWithheld, CheckpointError, DivergedLog, ForeignStream, PushRefused
-from ledger.events import LedgerCreated, WorldRegistered
+from ledger.events import WorldRegistered
 from ledger.interchange import held
+from ledger.interchange.carried import Fork
 from ledger.interchange.ledger_source import Kept, LedgerSource
 from ledger.interchange.log_tree import tiles_of
 from ledger.interchange.push import push
@@ -35,7 +36,9 @@ def worlds(ledger: Any, count: int, *, begin: int = 0) -> None:
     source = pending("world", media="text/x-python")
     ledger.append(
         [
-            ledger.new(WorldRegistered(world_id=sha256(b"%d" % n).hexdigest(), name="desk", source=source.ref, fidelity="simulated"), source)
+            ledger.new(
+                WorldRegistered(world_id=sha256(b"%d" % n).hexdigest(), name="desk", source=source.ref, fidelity="simulated"), source
+            )
             for n in range(begin, begin + count)
         ]
     )
@@ -67,7 +70,7 @@ def read_models(ledger: Any) -> dict[str, list[Any]]:
     with ledger.connection() as conn:
         for model in READ_MODELS:
             name = str(model.__tablename__)
-            columns = [c for c in model.__table__.columns.keys() if not c.endswith("position")]  # type: ignore[attr-defined]
+            columns = [c.name for c in model.__table__.columns if not c.name.endswith("position")]  # type: ignore[attr-defined]
             listed = ", ".join(f'"{column}"' for column in columns)
             found[name] = conn.execute(f"SELECT to_jsonb(t) FROM (SELECT {listed} FROM {name}) AS t ORDER BY t::text").fetchall()
     return found
@@ -118,7 +121,11 @@ def test_a_proof_made_on_the_laptop_and_one_made_at_the_centre_are_valid(laptop:
     with centre.ledger.connection() as conn:
         late = write_proof(held.prove(conn, event.fields.event_id))
     assert late == early
-    assert [name for name, _ in proof.checks(proof.read_proof(late), proof.parse_key(laptop.key))][:3] == ["checkpoint", "event id", "inclusion"]
+    assert [name for name, _ in proof.checks(proof.read_proof(late), proof.parse_key(laptop.key))][:3] == [
+        "checkpoint",
+        "event id",
+        "inclusion",
+    ]
 
 
 def test_a_trace_at_the_centre_equals_the_laptops(laptop: Any, centre: Any, other_laptop: Any, sealed: Write) -> None:
@@ -135,7 +142,7 @@ def test_a_trace_at_the_centre_equals_the_laptops(laptop: Any, centre: Any, othe
         if each is other_laptop:
             # Registrations are by digest, so those of both ledgers are in the chain and are checked.
             assert here["checks"][0]["detail"] != there["checks"][0]["detail"]
-            here["checks"][0] = there["checks"][0]
+            here["checks"][:2] = there["checks"][:2]
         assert here == there
 
 
@@ -184,7 +191,7 @@ def _push_slowly(url: str, target: str, key: str) -> None:
         push(LedgerSource(ledger, with_keys=True), centre, key=key)
 
 
-@pytest.mark.parametrize("after", [1, 1001, 3001])
+@pytest.mark.parametrize("after", [1, 3001])
 def test_a_push_killed_on_its_way_goes_on_where_it_ended(laptop: Any, centre: Any, sealed: Write, after: int) -> None:
     sealed(laptop.ledger)
     worlds(laptop.ledger, 4000)
@@ -236,9 +243,38 @@ def test_another_history_is_refused_with_both_shown(laptop: Any, centre: Any, cl
         assert proof.b64(first.root) in str(caught.value)
         assert proof.b64(second.root) in str(caught.value)
         # Under the name of a fork it is refused as well, since the centre has what the fork does not.
-        other.seal(f"{laptop.origin}/fork-1")
+        other.origin = f"{laptop.origin}/fork-1"
+        other.seal()
+        with pytest.raises(DivergedLog, match="does not say that it forked"):
+            push(other.source(), centre.ledger, key=other.key)
     assert counts(centre.ledger) == before
     cluster.drop(url)
+
+
+class Forked(LedgerSource):
+    """A log that says where it forked."""
+
+    common = 0
+
+    def forks(self) -> list[Fork]:
+        """One."""
+        return [Fork(self.head.origin, self.head.origin.rpartition("/")[0], self.common)]
+
+
+def test_a_fork_is_taken_only_where_nothing_above_the_common_checkpoint_is_here(laptop: Any, centre: Any) -> None:
+    worlds(laptop.ledger, 3)
+    common = laptop.seal()
+    push(laptop.source(), centre.ledger, key=laptop.key)
+    worlds(laptop.ledger, 3, begin=3)
+    laptop.seal(f"{laptop.origin}/fork-1")
+    source = Forked(laptop.ledger, with_keys=True)
+    source.common = common.size - 1
+    with pytest.raises(DivergedLog, match=f"forked from .* after {common.size - 1} events; here are {common.size}") as caught:
+        push(source, centre.ledger, key=laptop.key)
+    assert proof.b64(common.root) in str(caught.value)
+    source.common = common.size
+    assert push(source, centre.ledger, key=laptop.key).events == 3
+    assert verify(centre.ledger).problems == ()
 
 
 def test_a_source_that_is_behind_says_so(laptop: Any, centre: Any) -> None:
@@ -279,7 +315,9 @@ def test_only_a_whole_log_under_its_own_key_is_taken(laptop: Any, centre: Any, o
         push(laptop.source(), centre.ledger, key=laptop.key)
 
 
-def test_a_stream_belongs_to_one_ledger_and_digests_may_have_one_in_each(laptop: Any, other_laptop: Any, centre: Any, sealed: Write) -> None:
+def test_a_stream_belongs_to_one_ledger_and_digests_may_have_one_in_each(
+    laptop: Any, other_laptop: Any, centre: Any, sealed: Write
+) -> None:
     sealed(laptop.ledger)
     laptop.seal()
     push(laptop.source(), centre.ledger, key=laptop.key)
@@ -387,7 +425,8 @@ def test_packed_tokens_take_the_place_of_staged_ones(laptop: Any, centre: Any, s
         rows = conn.execute("SELECT stream_id, event_id FROM event WHERE kind = 'ModelCalled' ORDER BY id").fetchall()
         for stream_id, event_id in rows:
             conn.execute(
-                "INSERT INTO token_live VALUES (%s, %s, %s, NULL, 0, '\\x01', '\\x02', '\\x03')", (event_id, stream_id, laptop.ledger.subject_id)
+                "INSERT INTO token_live VALUES (%s, %s, %s, NULL, 0, '\\x01', '\\x02', '\\x03')",
+                (event_id, stream_id, laptop.ledger.subject_id),
             )
     told = push(laptop.source(), centre.ledger, key=laptop.key)
     assert (told.staged_calls, told.packs) == (2, 0)
@@ -408,7 +447,6 @@ def test_packed_tokens_take_the_place_of_staged_ones(laptop: Any, centre: Any, s
 
 
 def test_an_own_event_that_is_missing_here_is_refused(laptop: Any, centre: Any, new_ledger: Any) -> None:
-    assert LedgerCreated.__name__ == "LedgerCreated"
     worlds(laptop.ledger, 2)
     laptop.seal()
     push(laptop.source(), centre.ledger, key=laptop.key)
