@@ -114,25 +114,26 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Push this ledger, up to its newest checkpoint, into the one at URL."""
-    settings = asked_settings(ctx)
+    settings, trusted = asked_settings(ctx), _key(key)
     if file is not None:
         with _other(url, settings) as target:
-            _run(FileSource(file, _key(key)), target, key, dry_run, as_json)
+            _run("push", FileSource(file, trusted), target, trusted, dry_run=dry_run, as_json=as_json)
         return
     with open_asked(ctx) as ledger, _other(url, settings) as target:
-        _run(LedgerSource(ledger, with_keys=with_keys), target, key, dry_run, as_json)
+        _run("push", LedgerSource(ledger, with_keys=with_keys), target, trusted, dry_run=dry_run, as_json=as_json)
 
 
 def pull(ctx: typer.Context, url: Url, *, key: Key, with_keys: WithKeys = False, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Pull the ledger at URL, up to its newest checkpoint, into this one."""
+    trusted = _key(key)
     with open_asked(ctx) as ledger, _other(url, asked_settings(ctx)) as source:
-        _run(LedgerSource(source, with_keys=with_keys), ledger, key, dry_run, as_json)
+        _run("pull", LedgerSource(source, with_keys=with_keys), ledger, trusted, dry_run=dry_run, as_json=as_json)
 
 
-def _run(source: Source, target: LedgerHandle, key: str, dry_run: bool, as_json: bool) -> None:
+def _run(verb: str, source: Source, target: LedgerHandle, key: str, *, dry_run: bool, as_json: bool) -> None:
     try:
-        with _bar("push") as report:
-            told = push_source(source, target, key=_key(key), dry_run=dry_run, progress=report)
+        with _bar(verb) as report:
+            told = push_source(source, target, key=key, dry_run=dry_run, progress=report)
     except PushRefused as error:
         if as_json:
             print_json({"status": "refused", "fault": str(error), "kind": type(error).__name__})
@@ -142,12 +143,12 @@ def _run(source: Source, target: LedgerHandle, key: str, dry_run: bool, as_json:
     if as_json:
         print_json({**dataclasses.asdict(told), "kinds": dict(told.kinds)})
         return
-    _print_pushed(told)
+    _print_pushed(told, told.status.replace("push", verb))
 
 
-def _print_pushed(told: Pushed) -> None:
+def _print_pushed(told: Pushed, status: str) -> None:
     out = console()
-    out.print(cell(f"{told.status}: ledger {told.ledger_id}, checkpoint over {told.size} events, root {told.root}"), soft_wrap=True)
+    out.print(cell(f"{status}: ledger {told.ledger_id}, checkpoint over {told.size} events, root {told.root}"), soft_wrap=True)
     if told.status == "source is behind":
         out.print(f"{told.held} events of it are there already")
         return

@@ -10,7 +10,7 @@ from ledger import blobs as blob_store
 from ledger import bulk
 from ledger.arrays import Bigints, Byteas, Texts, Uuids
 from ledger.blobs import Pending
-from ledger.errors import BlobWithheld, DivergedLog, PushRefused, UnknownEventKind
+from ledger.errors import DivergedLog, PushRefused, UnknownEventKind
 from ledger.events import BlobRef
 from ledger.interchange.carried import CarriedBlob, CarriedEvent, CarriedStream, CarriedSubject, event_fault, moment, opened
 from ledger.prepared import New, NodeEdge, Prepared, node
@@ -28,6 +28,7 @@ _OTHER_NODE = (
     "SELECT u.name FROM unnest(%s, %s, %s) AS u (node_id, project, name) JOIN node AS n USING (node_id)"
     " WHERE (n.project, n.name) <> (u.project, u.name) LIMIT 1"
 )
+_REFUSE_FOREIGN = "SELECT refuse_foreign(u.ledger_id, u.name, u.node_id) FROM unnest(%s, %s, %s) AS u (node_id, ledger_id, name)"
 _ADD_HEADS = (
     "INSERT INTO stream_head (node_id, ledger_id, version) SELECT u.node_id, u.ledger_id, 0 FROM unnest(%s, %s) AS u (node_id, ledger_id)"
     " WHERE NOT EXISTS (SELECT FROM stream_head AS h WHERE h.node_id = u.node_id AND h.ledger_id = u.ledger_id)"
@@ -100,8 +101,7 @@ def take(conn: Connection, source_id: str, own_id: str, events: Sequence[Checked
     heads = sorted({item.head for item in events})
     given = (Bigints(head[0] for head in heads), Texts(head[1] for head in heads))
     names = {item.head: item.prepared.stream for item in events}
-    for number, ledger_id in heads:
-        conn.execute("SELECT refuse_foreign(%s, %s, %s)", (ledger_id, names[number, ledger_id], number))
+    conn.execute(_REFUSE_FOREIGN, (*given, Texts(names[head] for head in heads)))
     conn.execute(_ADD_HEADS, given)
     streams: dict[tuple[int, str], tuple[int, int]] = {
         (int(row[0]), str(row[1])): (int(row[2]), int(row[3])) for row in conn.execute(_LOCK_HEADS, given)
@@ -167,21 +167,20 @@ def take_blobs(conn: Connection, source_id: str, own_id: str, group: Sequence[Ca
     Raises:
         BlobError: the bytes of a blob do not match its name.
     """
+    names = {blob.blob_id: subject_abroad(blob.subject_id, source_id, own_id) for blob in group}
     written = blob_store.write(
         conn,
         [
-            Pending(
-                BlobRef(blob_id=blob.blob_id.hex(), size=blob.size, media=""), subject_abroad(blob.subject_id, source_id, own_id),
-                blob.data, blob.codec,
-            )
+            Pending(BlobRef(blob_id=blob.blob_id.hex(), size=blob.size, media=""), names[blob.blob_id], blob.data, blob.codec)
             for blob in group
         ],
-    )  # fmt: skip
-    for blob in group:
-        try:
-            blob_store.read(conn, blob.blob_id.hex())
-        except BlobWithheld:
-            continue
+    )
+    rows = conn.execute(
+        "SELECT subject_id FROM subject WHERE subject_id = ANY (%s) AND destroyed_at IS NULL", (Texts(set(names.values())),)
+    )
+    keyed = {str(row[0]) for row in rows}
+    readable = [blob_id.hex() for blob_id, name in names.items() if name in keyed or not kept_elsewhere(name)]
+    blob_store.read_many(conn, readable)
     return written
 
 

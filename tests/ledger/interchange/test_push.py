@@ -165,7 +165,7 @@ def test_two_laptops_in_either_order_give_equal_read_models(laptop: Any, other_l
 def test_laptops_push_at_the_same_time(laptop: Any, other_laptop: Any, centre: Any) -> None:
     failed: list[BaseException] = []
     for each in (laptop, other_laptop):
-        worlds(each.ledger, 2500)
+        worlds(each.ledger, 1200)
         each.seal()
 
     def run(each: Any) -> None:
@@ -181,8 +181,8 @@ def test_laptops_push_at_the_same_time(laptop: Any, other_laptop: Any, centre: A
     for thread in threads:
         thread.join()
     assert failed == []
-    assert counts(centre.ledger)["event"] == 2501 + 2501 + 301
-    assert counts(centre.ledger)["node"] == 2500 + 3
+    assert counts(centre.ledger)["event"] == 1201 + 1201 + 301
+    assert counts(centre.ledger)["node"] == 1200 + 3
     assert verify(centre.ledger).problems == ()
 
 
@@ -191,10 +191,10 @@ def _push_slowly(url: str, target: str, key: str) -> None:
         push(LedgerSource(ledger, with_keys=True), centre, key=key)
 
 
-@pytest.mark.parametrize("after", [1, 3001])
+@pytest.mark.parametrize("after", [1, 1001])
 def test_a_push_killed_on_its_way_goes_on_where_it_ended(laptop: Any, centre: Any, sealed: Write, after: int) -> None:
     sealed(laptop.ledger)
-    worlds(laptop.ledger, 4000)
+    worlds(laptop.ledger, 2500)
     head = laptop.seal()
     process = multiprocessing.get_context("spawn").Process(target=_push_slowly, args=(laptop.ledger.url, centre.ledger.url, laptop.key))
     process.start()
