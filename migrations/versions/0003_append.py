@@ -279,7 +279,15 @@ FUNCTIONS = (
 def upgrade() -> None:
     """Apply this revision."""
     for statement in (
-        SHARED_NAME, REFUSE_FOREIGN, ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, UNSTAGE_TOKENS,
+        SHARED_NAME,
+        REFUSE_FOREIGN,
+        ADD_NODE,
+        LOCK_HEADS,
+        APPEND_EVENTS,
+        BEGIN_BULK,
+        TOKEN_ROW_DIGEST,
+        PACK_TOKENS,
+        UNSTAGE_TOKENS,
         TOKEN_GUARD,
     ):
         op.execute(statement)
