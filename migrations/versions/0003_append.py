@@ -9,32 +9,44 @@ down_revision: str | None = "0002"
 branch_labels: Any = None
 depends_on: Any = None
 
-# Nodes come sorted, so two appends never wait for each other in a circle. Locking a head takes the transaction id, before any event id.
+# Nodes come sorted, and missing heads are made before present ones are locked, so appends never wait for each other in a circle. Both take
+# the transaction id, before any event id. One stream, the usual case, needs none of that care and gets plain statements.
 LOCK_HEADS = """
 CREATE FUNCTION lock_heads(of_ledger text, of_project text, names text[], nodes bigint[], OUT stream_ids bigint[], OUT versions int[])
 LANGUAGE plpgsql AS $$
 DECLARE
-  found_id bigint; found_version int; same boolean;
+  taken text;
 BEGIN
-  FOR i IN 1 .. cardinality(nodes) LOOP
-    SELECT h.stream_id, h.version, n.project = of_project AND n.name = names[i] INTO found_id, found_version, same
-      FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE OF h;
+  IF cardinality(nodes) = 1 THEN
+    SELECT ARRAY[h.stream_id], ARRAY[h.version], CASE WHEN (n.project, n.name) <> (of_project, names[1]) THEN n.name END
+      INTO stream_ids, versions, taken
+      FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[1] AND h.ledger_id = of_ledger FOR UPDATE OF h;
     IF NOT FOUND THEN
-      PERFORM add_node(of_project, names[i], nodes[i]);
-      same := true;
-      INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[i], of_ledger, 0)
-        ON CONFLICT (node_id, ledger_id) DO NOTHING RETURNING stream_id, 0 INTO found_id, found_version;
+      PERFORM add_node(of_project, names[1], nodes[1]);
+      INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[1], of_ledger, 0)
+        ON CONFLICT (node_id, ledger_id) DO NOTHING RETURNING ARRAY[stream_id], ARRAY[0] INTO stream_ids, versions;
       IF NOT FOUND THEN
-        SELECT h.stream_id, h.version INTO found_id, found_version FROM stream_head AS h
-          WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE;
+        SELECT ARRAY[h.stream_id], ARRAY[h.version] INTO stream_ids, versions FROM stream_head AS h
+          WHERE h.node_id = nodes[1] AND h.ledger_id = of_ledger FOR UPDATE;
       END IF;
     END IF;
-    IF NOT same THEN
-      RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(names[i]) USING ERRCODE = 'TY003';
-    END IF;
-    stream_ids[i] := found_id;
-    versions[i] := found_version;
-  END LOOP;
+  ELSE
+    INSERT INTO node (node_id, project, name)
+      SELECT u.node_id, of_project, u.name FROM unnest(nodes, names) WITH ORDINALITY AS u (node_id, name, place)
+      WHERE NOT EXISTS (SELECT FROM node AS n WHERE n.node_id = u.node_id) ORDER BY u.place ON CONFLICT DO NOTHING;
+    INSERT INTO stream_head (node_id, ledger_id, version)
+      SELECT u.node_id, of_ledger, 0 FROM unnest(nodes) WITH ORDINALITY AS u (node_id, place)
+      WHERE NOT EXISTS (SELECT FROM stream_head AS h WHERE h.node_id = u.node_id AND h.ledger_id = of_ledger) ORDER BY u.place
+      ON CONFLICT (node_id, ledger_id) DO NOTHING;
+    SELECT array_agg(l.stream_id ORDER BY l.node_id), array_agg(l.version ORDER BY l.node_id) INTO stream_ids, versions FROM (
+      SELECT h.node_id, h.stream_id, h.version FROM stream_head AS h
+      WHERE h.node_id = ANY (nodes) AND h.ledger_id = of_ledger ORDER BY h.node_id FOR UPDATE) AS l;
+    SELECT u.name INTO taken FROM unnest(nodes, names) AS u (node_id, name) JOIN node AS n USING (node_id)
+      WHERE (n.project, n.name) <> (of_project, u.name) LIMIT 1;
+  END IF;
+  IF taken IS NOT NULL THEN
+    RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(taken) USING ERRCODE = 'TY003';
+  END IF;
 END $$
 """
 
