@@ -3,7 +3,6 @@
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.peers.environments import HERE, ROOT, PeerUnavailable, driver, measured, peer_python
+from tests.benchmarks.peers.environments import HERE, PeerUnavailable, driver, measured, peer_python
 from tests.benchmarks.peers.processes import Serving, serving
 from tests.conftest import Cluster
 
@@ -79,18 +78,6 @@ def commands(database_url: str, upstream: str, rollouts: int) -> dict[str, list[
         except PeerUnavailable as error:
             print(f"\n{name} is left out: {error}")
     return found
-
-
-@pytest.fixture(autouse=True, scope="module")
-def importable() -> Iterator[None]:
-    """Scripts of ours import the packages beside this file, whatever is installed."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT) if before is None else f"{ROOT}{os.pathsep}{before}"
-    yield
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
 
 
 @pytest.fixture

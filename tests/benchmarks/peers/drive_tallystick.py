@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from ledger.events import Participant, RolloutStarted
+from ledger.events import ModelCalled, Participant, RolloutStarted
 from ledger.ledger import LedgerHandle, open_ledger
 
 PROJECT = "bench"
@@ -56,7 +56,7 @@ def found(database_url: str) -> list[str]:
     with open_ledger(database_url, project=PROJECT, actor_id="bench") as ledger:
         ledger.barrier()
         while page := ledger.read(since, kinds=["ModelCalled"]):
-            ids += [event.body.call_id for event in page if event.body.status == "completed"]
+            ids += [body.call_id for body in (event.body for event in page) if isinstance(body, ModelCalled) and body.status == "completed"]
             since = page[-1].position or since
     return ids
 
