@@ -1,9 +1,8 @@
-"""What benchmarks share: a server on a real disk, interleaved rounds, and the lines they print."""
+"""What benchmarks run on: a server whose data is on a disk, because durability is part of what is measured."""
 
 import os
-import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -13,12 +12,9 @@ from ledger import embedded
 from ledger.migrate import upgrade
 from tests.conftest import Cluster
 
-Arm = Callable[[], float]
-"""Runs once and gives a rate, larger is better."""
-
 
 @pytest.fixture(scope="session")
-def bench_cluster() -> Iterator[Cluster]:
+def disk_cluster() -> Iterator[Cluster]:
     """PostgreSQL 18 on the disk, with the memory that a small server would give it."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-", dir=os.environ.get("TALLY_BENCH_DIR", "/var/tmp")) as folder:
         Path(folder).chmod(0o755)
@@ -34,29 +30,3 @@ def bench_cluster() -> Iterator[Cluster]:
             yield Cluster(server)
         finally:
             embedded.destroy(home, say=lambda _: None)
-
-
-def rounds() -> int:
-    """How often each arm runs."""
-    return int(os.environ.get("TALLY_BENCH_ROUNDS", "5"))
-
-
-def interleaved(arms: Mapping[str, Arm], number: int | None = None) -> dict[str, list[float]]:
-    """Name to rates, every arm once a round, so that a slow minute of the machine meets all of them."""
-    rates: dict[str, list[float]] = {name: [] for name in arms}
-    for _ in range(rounds() if number is None else number):
-        for name, arm in arms.items():
-            rates[name].append(arm())
-    return rates
-
-
-def report(title: str, rates: Mapping[str, list[float]], control: str, unit: str) -> dict[str, float]:
-    """Name to the median of its ratios to the control, paired by round; prints a table."""
-    print(f"\n{title} ({unit}; median [min, max]; ratio to {control}, paired by round)")
-    ratios: dict[str, float] = {}
-    for name, values in rates.items():
-        paired = [value / base for value, base in zip(values, rates[control], strict=True)]
-        ratios[name] = statistics.median(paired)
-        spread = f"{statistics.median(values):>12,.1f} [{min(values):,.1f}, {max(values):,.1f}]"
-        print(f"  {name:<44} {spread:<42} {ratios[name]:.3f} [{min(paired):.3f}, {max(paired):.3f}]")
-    return ratios

@@ -15,7 +15,7 @@ from ledger import bulk, store
 from ledger.append_many import append_many
 from ledger.events import RewardDerived
 from ledger.ledger import LedgerHandle, open_ledger
-from tests.benchmarks.conftest import interleaved, report
+from tests.benchmarks.rounds import interleaved, report
 from tests.conftest import Cluster
 
 pytestmark = pytest.mark.bench
@@ -60,9 +60,9 @@ def one_kilobyte(tag: str, number: int) -> Iterator[RewardDerived]:
         )  # fmt: skip
 
 
-def test_long_runs(bench_cluster: Cluster) -> None:
+def test_long_runs(disk_cluster: Cluster) -> None:
     """1,000 events a transaction, everything on, against the same rows copied into the same tables and into a bare one."""
-    url = bench_cluster.migrated_database()
+    url = disk_cluster.migrated_database()
     with open_ledger(url, project="bench", actor_id="bench") as ledger, psycopg.connect(url, autocommit=True) as conn:
         conn.execute("CREATE TABLE bare (LIKE event)")
 
@@ -91,7 +91,7 @@ def test_long_runs(bench_cluster: Cluster) -> None:
         rates = interleaved(arms)
     ratios = report(f"Long runs, {EACH} events a transaction", rates, "same COPY, same tables", "events/s")
     bare = report("The same", rates, "bare table", "events/s")
-    bench_cluster.drop(url)
+    disk_cluster.drop(url)
     print(f"goals: >= 0.75 of the same COPY (here {ratios['append_many']:.2f}), >= 0.40 of the bare table (here {bare['append_many']:.2f})")
 
 
@@ -166,9 +166,9 @@ def write_together(url: str, writers: int, *, ordered: bool) -> tuple[float, flo
     return sum(int(line[0]) for line in lines) / SECONDS, max(float(line[1]) for line in lines) * 1e3
 
 
-def test_small_writers(bench_cluster: Cluster) -> None:
+def test_small_writers(disk_cluster: Cluster) -> None:
     """8 writers, one event a transaction: with the ordering step running, and the same inserts unordered."""
-    url = bench_cluster.migrated_database()
+    url = disk_cluster.migrated_database()
     rates = interleaved(
         {
             "unordered, 8 writers": lambda: write_together(url, 8, ordered=False)[0],
@@ -177,5 +177,5 @@ def test_small_writers(bench_cluster: Cluster) -> None:
         }
     )
     ratios = report("One event a transaction", rates, "unordered, 8 writers", "events/s")
-    bench_cluster.drop(url)
+    disk_cluster.drop(url)
     print(f"goal: >= 0.95 of unordered inserts (here {ratios['ordered, 8 writers']:.2f})")
