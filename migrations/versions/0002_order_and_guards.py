@@ -75,11 +75,13 @@ CREATE FUNCTION make_room(parent text, reached bigint) RETURNS bigint LANGUAGE p
 DECLARE
   width bigint := partition_width();
 BEGIN
-  IF to_regclass(parent || '_p' || (reached + width / 2) / width) IS NULL
-     AND (to_regclass(parent || '_p' || reached / width) IS NULL OR pg_try_advisory_xact_lock(74616, 4)) THEN
+  IF to_regclass(parent || '_p' || (reached + width / 2) / width) IS NULL THEN
+    IF to_regclass(parent || '_p' || reached / width) IS NOT NULL AND NOT pg_try_advisory_xact_lock(74616, 4) THEN
+      RETURN reached + 1;
+    END IF;
     PERFORM extend_partitions();
   END IF;
-  RETURN (reached / width + 1) * width;
+  RETURN ((reached + width / 2) / width + 1) * width - width / 2;
 END $$
 """
 NEXT_BLOB_NO = """

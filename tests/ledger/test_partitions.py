@@ -68,7 +68,7 @@ def test_small_appends_cross_partitions_and_one_is_always_ready(narrow: LedgerHa
         conn.execute("SELECT setval('event_id_seq', 900)")
     for n in range(30):
         narrow.append([narrow.new(reward(f"small-{n}-{m}")) for m in range(40)])
-        assert ahead(narrow, "event", 900 + 40 * (n + 1)) > 0.45
+        assert ahead(narrow, "event", 900 + 40 * (n + 1)) > 0.5
     assert narrow.barrier() == 1201
     assert verify.verify(narrow).intact
 
