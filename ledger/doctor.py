@@ -41,8 +41,8 @@ def examine(settings: Settings, *, now: Callable[[], datetime], deep: bool = Fal
     except psycopg.OperationalError as error:
         return [*checks, Check("server", "fail", f"{without_password(url)}: {str(error).strip()}", "start it, or mend TALLY_DATABASE_URL")]
     with conn:
-        facts = measure_server.facts(conn)
-        checks += [reached, *_of_server(facts, settings, now)]
+        facts, here = measure_server.facts(conn), now()
+        checks += [reached, *_of_server(facts, settings, here)]
         probes = [*_SERVER, *(_LOG if facts.revision == head_revision() else ()), *(_DEEP if deep else ())]
         checks += [_probed(conn, probe) for probe in probes]
     return [*checks, *_dagster(settings)]
@@ -61,13 +61,13 @@ def _server(settings: Settings) -> tuple[str | None, Check]:
     return url, Check("server", "ok", f"embedded, running, pid {found.pid}: {found.detail}")
 
 
-def _of_server(facts: Facts, settings: Settings, now: Callable[[], datetime]) -> Iterator[Check]:
+def _of_server(facts: Facts, settings: Settings, here: datetime) -> Iterator[Check]:
     software = {"Tallystick": version("tallystick"), "Python": platform.python_version(), "psycopg": psycopg.__version__}
     yield judge.versions(facts, software, head_revision())
     yield judge.durability(facts)
     yield judge.encoding(facts)
     yield judge.writable(facts)
-    yield judge.clock(facts, now())
+    yield judge.clock(facts, here)
     folder = facts.settings.get("data_directory")
     # On another machine the path names nothing here, or something else: only our own server is surely local.
     if settings.database_url is None and folder is not None:
