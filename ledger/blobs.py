@@ -74,7 +74,7 @@ def write(conn: Connection, blobs: Iterable[Pending]) -> int:
     ordered = [unique[blob_id] for blob_id in sorted(unique)]
     rows = conn.execute(
         "INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)"
-        " SELECT b, nextval('blob_no_seq'), s, z, c, d"
+        " SELECT b, next_blob_no(), s, z, c, d"
         " FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, d, n)"
         " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id, blob_no",
         (

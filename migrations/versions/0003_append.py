@@ -87,12 +87,12 @@ CREATE FUNCTION append_events(
 LANGUAGE plpgsql AS $$
 DECLARE
   stream_ids bigint[]; versions int[]; before int[]; known event%ROWTYPE; next_id bigint; fresh_ids bigint[];
-  checked boolean := false; v text; number bigint;
+  checked boolean := false; v text; room bigint := 0; number bigint;
 BEGIN
   FOR i IN 1 .. cardinality(blob_ids) LOOP
     PERFORM FROM blob WHERE blob_id = blob_ids[i];
     IF NOT FOUND THEN
-      number := nextval('blob_no_seq');
+      number := next_blob_no();
       INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)
         VALUES (blob_ids[i], number, blob_subjects[i], blob_sizes[i], 1, blob_codecs[i]) ON CONFLICT DO NOTHING;
       IF FOUND THEN
@@ -129,6 +129,9 @@ BEGIN
       checked := true;
     END IF;
     next_id := nextval('event_id_seq');
+    IF next_id >= room THEN
+      room := make_room('event', next_id);
+    END IF;
     versions[heads[i]] := versions[heads[i]] + 1;
     v := versions[heads[i]]::text;
     INSERT INTO event (id, stream_id, version, event_id, kind, schema_version, canonicaliser, occurred_at, actor_id, correlation_id,
@@ -189,6 +192,7 @@ BEGIN
       PERFORM add_node(of_project, child_names[j], child_nodes[j]);
     END LOOP;
     SELECT array_agg(nextval('event_id_seq')) INTO fresh_ids FROM generate_series(1, cardinality(event_ids) - cardinality(taken));
+    PERFORM make_room('event', fresh_ids[cardinality(fresh_ids)]);
   END IF;
 END $$
 """
@@ -208,6 +212,7 @@ BEGIN
     RAISE EXCEPTION 'the % calls to pack are not the % that are staged', cardinality(of_events), counted USING ERRCODE = 'TY005';
   END IF;
   number := nextval('token_pack_seq');
+  PERFORM make_room('token_pack', number);
   INSERT INTO token_pack (pack_id, stream_id, subject_id, calls, data) VALUES (number, of_stream, of_subject, counted, packed);
   PERFORM set_config('tallystick.packing', 'on', true);
   DELETE FROM token_live WHERE stream_id = of_stream AND subject_id = of_subject AND event_id = ANY (of_events);
