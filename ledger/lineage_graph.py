@@ -60,7 +60,8 @@ class Graph:
 
     def is_noun(self, noun: str) -> Mask:
         """Which nodes have this noun, shape (N,)."""
-        return self.noun_N == (self.nouns.index(noun) if noun in self.nouns else _LABELS - 1)
+        found: Mask = self.noun_N == (self.nouns.index(noun) if noun in self.nouns else _LABELS - 1)
+        return found
 
     def has_label(self, *relations: str) -> Mask:
         """Which edges have one of these relations, shape (E,)."""
