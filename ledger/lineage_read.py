@@ -9,31 +9,28 @@ from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.order import Recorded, recorded
 
-# The shape is known, so nothing recurs: a rollout, what was said of it, what it and that name, and what a model was trained from. Calls
+# The shape is known, so nothing recurs: a rollout with what was said of it, what all that names, and what a model was trained from. Calls
 # have no stream, they only lead to the models that sampled them. The bytes that restore a state are shown to nobody and not read; body
 # text is searched for their name because a body that was changed behind the ledger's back may not be JSON.
-_AROUND: LiteralString = """WITH
-rollout (node) AS MATERIALIZED (
-  SELECT parent FROM edge WHERE child = %(node)s AND relation = 'rewards' AND %(rewarded)s
-  UNION ALL SELECT %(node)s::bigint WHERE NOT %(rewarded)s),
-near (node, relation) AS MATERIALIZED (
-  SELECT x.child, x.relation FROM rollout JOIN edge AS x ON x.parent = rollout.node
-  WHERE x.relation IN ('made_in', 'judges', 'reviews', 'rewards')),
+_ROLLOUT: dict[str, LiteralString] = {
+    "reward": "SELECT parent FROM edge WHERE child = %(node)s AND relation = 'rewards'", "rollout": "SELECT %(node)s::bigint",
+}  # fmt: skip
+_AROUND: LiteralString = """, low (node, relation) AS MATERIALIZED (
+  SELECT node, 'is' FROM rollout
+  UNION ALL SELECT x.child, x.relation FROM rollout JOIN edge AS x ON x.parent = rollout.node
+    WHERE x.relation IN ('made_in', 'judges', 'reviews', 'rewards')),
 above (node, relation) AS MATERIALIZED (
-  SELECT DISTINCT x.parent, x.relation FROM (SELECT node FROM rollout UNION ALL SELECT node FROM near) AS low
-  JOIN edge AS x ON x.child = low.node WHERE x.relation IN ('member_of', 'attempts', 'sampled_by', 'given_by')),
-around (node) AS MATERIALIZED (
-  SELECT %(node)s::bigint
-  UNION SELECT node FROM rollout
-  UNION SELECT node FROM near WHERE relation <> 'made_in'
+  SELECT DISTINCT x.parent, x.relation FROM low JOIN edge AS x ON x.child = low.node
+  WHERE x.relation IN ('member_of', 'attempts', 'sampled_by', 'given_by')),
+around (node) AS (
+  SELECT node FROM low WHERE relation <> 'made_in'
   UNION SELECT node FROM above
   UNION SELECT x.parent FROM above JOIN edge AS x ON x.child = above.node
     WHERE above.relation = 'sampled_by' AND x.relation = 'trained_from')
 """
 _BLOBS: LiteralString = """LEFT JOIN LATERAL (
   SELECT array_agg(b.blob_id) AS ids, array_agg(coalesce(s.salt, ''::bytea)) AS salts, array_agg(b.size) AS sizes, array_agg(
-    CASE b.chunks WHEN 1 THEN (SELECT c.data FROM blob_chunk AS c WHERE c.blob_no = b.blob_no AND c.chunk = 0)
-    ELSE (SELECT string_agg(c.data, ''::bytea ORDER BY c.chunk) FROM blob_chunk AS c WHERE c.blob_no = b.blob_no) END) AS data
+    (SELECT string_agg(c.data, ''::bytea ORDER BY c.chunk) FROM blob_chunk AS c WHERE c.blob_no = b.blob_no)) AS data
   FROM blob_use AS u JOIN blob AS b USING (blob_no) LEFT JOIN subject AS s USING (subject_id)
   WHERE u.id = e.id AND (e.kind <> 'StateSnapshotted' OR encode(b.blob_id, 'hex') IS DISTINCT FROM
     substring(encode(e.body, 'escape') FROM '"snapshot":{"blob_id":"([0-9a-f]{64})"')
@@ -44,11 +41,14 @@ _FIELDS = {
     "body_hash": "sha256(e.body)",
 }  # fmt: skip
 _COLUMNS = [_FIELDS.get(column.name, f"e.{column.name}") for column in fields(Recorded)]
-STATEMENT = (
-    f"{_AROUND}SELECT {', '.join(_COLUMNS)}, held.ids, held.salts, held.sizes, held.data FROM around"
+STATEMENTS = {
+    noun: f"WITH rollout (node) AS MATERIALIZED ({rollout}){_AROUND}"
+    f"SELECT {', '.join(_COLUMNS)}, held.ids, held.salts, held.sizes, held.data FROM around"
     " JOIN stream_head AS h ON h.node_id = around.node JOIN node AS n ON n.node_id = h.node_id"
     f" JOIN event AS e ON e.stream_id = h.stream_id LEFT JOIN event_order AS o ON o.id = e.id {_BLOBS} ORDER BY o.position"
-)
+    for noun, rollout in _ROLLOUT.items()
+}
+"""Noun to the statement, which takes the `node` id of a reward or a rollout."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def read(ledger: LedgerHandle, noun: str, ident: str) -> Found:
 
 
 def _read(ledger: LedgerHandle, noun: str, ident: str) -> Found:
-    given = {"node": node_id(ledger.project, f"{noun}-{ident}"), "rewarded": noun == "reward"}
+    given = {"node": node_id(ledger.project, f"{noun}-{ident}")}
     with ledger.connection() as conn, conn.cursor(binary=True) as cursor:
-        rows = cursor.execute(STATEMENT, given, prepare=True).fetchall()
+        rows = cursor.execute(STATEMENTS[noun], given, prepare=True).fetchall()
     events: list[Recorded] = []
     stored: dict[str, tuple[bytes, int, bytes | None]] = {}
     for row in rows:

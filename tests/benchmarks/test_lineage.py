@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ledger import lineage_graph, lineage_read, recall
-from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RolloutStarted
+from ledger.events import ModelCallDispatched, ModelCalled, RolloutStarted
 from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage_graph import Graph
@@ -135,23 +135,22 @@ def incremental(ledger: LedgerHandle, source: Iterator[New]) -> None:
 def traces(ledger: LedgerHandle, made: Training) -> None:
     rewards = [f"w{number}" for number in range(10, made.rollouts - 200, max(1, made.rollouts // 200))]
     with ledger.connection() as conn, conn.cursor(binary=True) as cursor:
-        conn.execute("SET jit = off")
         ids = [row[0] for row in cursor.execute("SELECT id FROM event TABLESAMPLE SYSTEM (5) LIMIT 400").fetchall()]
 
         def whole() -> None:
             for reward in rewards:
-                given = {"node": node_id(ledger.project, f"reward-{reward}"), "rewarded": True}
-                cursor.execute(lineage_read.STATEMENT, given, prepare=True).fetchall()
+                given = {"node": node_id(ledger.project, f"reward-{reward}")}
+                cursor.execute(lineage_read.STATEMENTS["reward"], given, prepare=True).fetchall()
 
         def look_up() -> None:
             for ident in ids[: len(rewards)]:
                 cursor.execute("SELECT * FROM event WHERE id = %s", (ident,), prepare=True).fetchall()
 
-        given = {"node": node_id(ledger.project, f"reward-{rewards[0]}"), "rewarded": True}
-        rows = cursor.execute(lineage_read.STATEMENT, given, prepare=True).fetchall()
+        given = {"node": node_id(ledger.project, f"reward-{rewards[0]}")}
+        rows = cursor.execute(lineage_read.STATEMENTS["reward"], given, prepare=True).fetchall()
         assert len(rows) == 5 + 2 * CALLS
         whole(), look_up()
         pairs = [(seconds(whole) / len(rewards), seconds(look_up) / len(rewards)) for _ in range(ROUNDS)]
         report("whole trace with payloads, against a look-up by primary key", [a for a, _ in pairs], [b for _, b in pairs])
-        plan = cursor.execute("EXPLAIN (ANALYZE, BUFFERS, COSTS off) " + lineage_read.STATEMENT, given).fetchall()
+        plan = cursor.execute("EXPLAIN (ANALYZE, BUFFERS, COSTS off) " + lineage_read.STATEMENTS["reward"], given).fetchall()
         print("\n".join(str(row[0]) for row in plan) if os.environ.get("TALLY_BENCH_PLAN") else "")

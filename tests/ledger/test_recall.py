@@ -149,6 +149,16 @@ def test_a_supervised_row_weighs_its_rollout(ledger: LedgerHandle, history: Any)
     assert recall.impact(ledger, "rollout-r0").versions[0].loss.share == 1.0
 
 
+def test_old_servers_count_alike(ledger_15: LedgerHandle) -> None:
+    made = Training(4)
+    write(ledger_15, made.base())
+    for _ in range(3):
+        write(ledger_15, made.update(parts=2))
+    verifier = made.written.verifier_of["w1"]
+    rewards = {reward for reward, by in made.written.verifier_of.items() if by == verifier}
+    check_shares(recall.impact(ledger_15, f"verifier-{verifier}"), made.written, rewards)
+
+
 def test_counting_stops_at_model_versions_and_the_closure_does_not(ledger: LedgerHandle) -> None:
     made = Training(1)
     write(ledger, made.base())

@@ -71,7 +71,9 @@ def test_h1_rows_of_batches_and_updates_lead_to_their_rollouts(ledger: LedgerHan
 def test_h3_the_details_of_a_verdict_are_part_of_it(ledger: LedgerHandle, sealed: Write) -> None:
     sealed(ledger)
     verdict = lineage.trace(ledger, "reward-a").verdicts[0]
-    assert [(c.name, c.status, c.in_basis, c.evidence) for c in verdict.conditions] == [("C1", "passed", True, {"seen": "[link]ann[/link]"})]
+    assert [(c.name, c.status, c.in_basis, c.evidence) for c in verdict.conditions] == [
+        ("C1", "passed", True, {"seen": "[link]ann[/link]"})
+    ]
     assert (verdict.verifier, verdict.source, verdict.state_end) == ("own_checker", "def own_checker(): ...", "a" * 64)
 
 
@@ -181,7 +183,11 @@ def test_g5_two_rollouts_of_one_id_are_refused_and_ids_differ_by_task_slot_and_a
 
 def test_g5_a_batch_names_a_rollout_once() -> None:
     row = BatchRow(rollout_id="r0", reward_id="w0", votes=True, trains=True)
-    for wrong in ({"rows": [row, row]}, {"rows": [row], "exclusions": {"stale": ["r0"]}}, {"rows": [], "exclusions": {"a": ["r"], "b": ["r"]}}):
+    for wrong in (
+        {"rows": [row, row]},
+        {"rows": [row], "exclusions": {"stale": ["r0"]}},
+        {"rows": [], "exclusions": {"a": ["r"], "b": ["r"]}},
+    ):
         with pytest.raises(ValidationError, match="named twice"):
             BatchAssembled(batch_id="b", run_id="run", round=0, **wrong)  # type: ignore[arg-type]
     weight = LossWeight(rollout_id="r0", reward_id="w0", weight=1.0)
