@@ -40,7 +40,7 @@ class Impact:
         counts: noun to number of things, the subject left out.
         links: (noun of the parent, noun of the child) to number of edges among what is counted.
         versions: model versions with a share above 0, ancestors first.
-        untouched: number of model versions without any weight from the scope.
+        untouched: number of the project's model versions in whose line no weight came from the scope.
     """
 
     subject: str
@@ -68,18 +68,21 @@ def impact(ledger: LedgerHandle, subject: str, *, closure: bool = False) -> Impa
     start = graph.number(node_id(ledger.project, subject))
     if start is None:
         _check_recorded(ledger, subject)
-        return Impact(subject, graph.position, closure, {}, {}, (), int(graph.is_noun("model").sum()))
+        shares, _ = _shares(graph, np.empty(0, np.int32))
+        return Impact(subject, graph.position, closure, {}, {}, (), len(_names(ledger, graph, set(shares))))
     near = _direct_edges(graph, start)
     scope = graph.reached(start, near)
     counted, edges = (graph.reached(start), None) if closure else (scope, near)
-    shares, parents = _shares(graph, start, scope)
+    shares, parents = _shares(graph, np.append(scope, start))
     touched = [version for version, loss in shares.items() if loss.scope > 0]
-    names = _names(ledger, graph, {*touched, *(p for version in touched for p in parents.get(version, ()))})
+    names = _names(ledger, graph, set(shares))
     return Impact(
         subject=subject, position=graph.position, closure=closure, counts=graph.by_noun(counted),
         links=_links(graph, start, counted, edges, noun),
-        versions=tuple(VersionShare(names[v], tuple(names[p] for p in parents.get(v, ())), shares[v]) for v in touched),
-        untouched=len(shares) - len(touched),
+        versions=tuple(
+            VersionShare(names[v], tuple(names.get(p, f"node:{graph.ids_N[p]}") for p in parents.get(v, ())), shares[v]) for v in touched
+        ),
+        untouched=len(names) - len(touched),
     )  # fmt: skip
 
 
@@ -127,10 +130,10 @@ def _direct_edges(graph: Graph, start: int) -> Mask:
     return carried
 
 
-def _shares(graph: Graph, start: int, scope: Numbers) -> tuple[dict[int, LossShare], dict[int, list[int]]]:
+def _shares(graph: Graph, scope: Numbers) -> tuple[dict[int, LossShare], dict[int, list[int]]]:
     """Loss share of each model version by its number, and the versions that each was trained from."""
     within = np.zeros(len(graph.ids_N), np.bool_)
-    within[scope] = within[start] = True
+    within[scope] = True
     loss = graph.has_label("weighs")[graph.weighted]
     places, weights, size = graph.weighted[loss], graph.weights[loss], len(graph.ids_N)
     update, source = graph.child_E[places], graph.parent_E[places]
@@ -160,10 +163,10 @@ def _links(graph: Graph, start: int, counted: Numbers, edges: Mask | None, noun:
 
 
 def _names(ledger: LedgerHandle, graph: Graph, versions: set[int]) -> dict[int, str]:
-    """Model version of each node number; a parent that nothing else is recorded of has no name, so its node id is shown."""
+    """Model version of each node number of this project; one that is only named as a parent, of which nothing is recorded, has none."""
     numbers = sorted(versions)
     ids = graph.ids_N[numbers].tolist()
     with ledger.connection() as conn:
-        rows = conn.execute("SELECT node_id, name FROM node WHERE node_id = ANY (%s)", (ids,)).fetchall()
+        rows = conn.execute("SELECT node_id, name FROM node WHERE project = %s AND node_id = ANY (%s)", (ledger.project, ids)).fetchall()
     known = {int(node): str(name).partition("-")[2] for node, name in rows}
-    return {number: known.get(node, f"node:{node}") for number, node in zip(numbers, ids, strict=True)}
+    return {number: known[node] for number, node in zip(numbers, ids, strict=True) if node in known}

@@ -174,8 +174,13 @@ def test_counting_stops_at_model_versions_and_the_closure_does_not(ledger: Ledge
 
 
 def test_what_has_no_downstream_and_what_is_unknown(ledger: LedgerHandle, history: Any) -> None:
-    history.task()
-    assert recall.impact(ledger, "verifier-" + "c" * 64).counts == {}
+    whole(ledger, history)
+    elsewhere = Training(2)
+    write(fresh(ledger), [*elsewhere.base(), *elsewhere.update()])
+    assert recall.impact(ledger, "rollout-r1").untouched == 1
+    write(ledger, [next(iter(Training(0).base()))])
+    nothing = recall.impact(ledger, "model-m0")
+    assert (nothing.counts, nothing.versions, nothing.untouched) == ({}, (), 2)
     with pytest.raises(UnknownId, match="no verifier 'x'"):
         recall.impact(ledger, "verifier-x")
     with pytest.raises(UnknownId, match="a 'group' cannot be recalled; allowed: verifier, world"):
