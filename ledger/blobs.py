@@ -129,14 +129,28 @@ def read_many(conn: Connection, blob_ids: Sequence[str]) -> dict[str, bytes]:
     result: dict[str, bytes] = {}
     for raw_id, salt, size, data in rows:
         blob_id = bytes(raw_id).hex()
-        plain = bytes(data)
-        if len(plain) != size or commitment(bytes(salt), plain) != blob_id:
-            raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
-        result[blob_id] = plain
+        result[blob_id] = opened(blob_id, salt=salt, size=size, data=data)
     missing = [raw.hex() for raw in wanted if raw.hex() not in result]
     if missing:
         raise BlobError(f"no blob {missing[0]} in this ledger ({len(missing)} missing)")
     return result
+
+
+def opened(blob_id: str, *, salt: bytes, size: int, data: bytes | None) -> bytes:
+    """The bytes of a blob from what is stored of it, checked against its commitment.
+
+    Args:
+        blob_id: hex.
+        salt: of its subject.
+        size: of the plain bytes.
+        data: its chunks, joined; None when there are none.
+    Raises:
+        BlobError: the bytes do not match.
+    """
+    plain = bytes(data or b"")
+    if len(plain) != size or commitment(bytes(salt), plain) != blob_id:
+        raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
+    return plain
 
 
 def read_json(conn: Connection, ref: BlobRef) -> Any:

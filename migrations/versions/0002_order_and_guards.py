@@ -15,6 +15,7 @@ APPEND_ONLY = (
 )  # fmt: skip
 PARTITION_WIDTH = 2**24
 SEQUENCES = ("event_id_seq", "blob_no_seq", "token_pack_seq")
+SEGMENT = ("nodes", "children", "parents", "labels", "weighted", "weights")
 
 GUARD = """
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -190,7 +191,8 @@ def upgrade() -> None:
     """Apply this revision."""
     for name in SEQUENCES:
         op.execute(f"CREATE SEQUENCE {name} AS bigint CACHE 1")
-    for table, column in (("blob_chunk", "data"), ("token_pack", "data"), ("token_live", "prompt"), ("tree_tile", "hashes")):
+    for table, column in (("blob_chunk", "data"), ("token_pack", "data"), ("token_live", "prompt"), ("tree_tile", "hashes"),
+                          *(("lineage_segment", name) for name in SEGMENT)):  # fmt: skip
         # These bytes are compressed, encrypted or random: trying to compress them again only costs time.
         op.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
     config = op.get_context().config
