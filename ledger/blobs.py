@@ -75,7 +75,7 @@ def write(conn: Connection, blobs: Iterable[Pending]) -> int:
     ordered = [unique[blob_id] for blob_id in sorted(unique)]
     rows = conn.execute(
         "INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)"
-        " SELECT b, nextval('blob_no_seq'), s, z, c, d"
+        " SELECT b, next_blob_no(), s, z, c, d"
         " FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, d, n)"
         " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id, blob_no",
         (
@@ -134,14 +134,28 @@ def read_many(conn: Connection, blob_ids: Sequence[str]) -> dict[str, bytes]:
         if not has_subject and kept_elsewhere(subject_id):
             owner = subject_id.partition("/")[0]
             raise BlobWithheld(f"blob {blob_id}: its key stayed with ledger {owner}; `tally push --with-keys` sends it")
-        plain = bytes(data)
-        if len(plain) != size or commitment(bytes(salt or b""), plain) != blob_id:
-            raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
-        result[blob_id] = plain
+        result[blob_id] = opened(blob_id, salt=salt or b"", size=size, data=data)
     missing = [raw.hex() for raw in wanted if raw.hex() not in result]
     if missing:
         raise BlobError(f"no blob {missing[0]} in this ledger ({len(missing)} missing)")
     return result
+
+
+def opened(blob_id: str, *, salt: bytes, size: int, data: bytes | None) -> bytes:
+    """The bytes of a blob from what is stored of it, checked against its commitment.
+
+    Args:
+        blob_id: hex.
+        salt: of its subject.
+        size: of the plain bytes.
+        data: its chunks, joined; None when there are none.
+    Raises:
+        BlobError: the bytes do not match.
+    """
+    plain = bytes(data or b"")
+    if len(plain) != size or commitment(bytes(salt), plain) != blob_id:
+        raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
+    return plain
 
 
 def read_json(conn: Connection, ref: BlobRef) -> Any:

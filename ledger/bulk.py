@@ -147,12 +147,12 @@ def place(conn: Connection, plan: Plan) -> None:
     blobs = conn.execute(_BLOBS, (Byteas(plan.blob_ids),)).fetchall() if plan.blob_ids else []
     for statement, copied in plan.copies({bytes(row[0]): int(row[1]) for row in blobs}):
         with conn.cursor() as cursor, cursor.copy(statement.encode()) as stream:
-            for piece in _pieces(copied):
+            for piece in pieces(copied):
                 stream.write(piece)
     conn.execute(_HEADS, (Bigints(plan.heads), Ints(plan.heads.values())))
 
 
-def _pieces(rows: Iterable[bytes]) -> Iterator[bytes]:
+def pieces(rows: Iterable[bytes]) -> Iterator[bytes]:
     """A stream in binary COPY format of rows that begin with their number of columns, cut into pieces of about 128 KiB."""
     held, size = [_SIGNATURE], 0
     for row in rows:

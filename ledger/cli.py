@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger import cli_exchange, cli_read, embedded
+from ledger import cli_exchange, cli_operate, cli_read, cli_recall, embedded
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
@@ -28,6 +28,8 @@ database = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL serve
 app.add_typer(database, name="db")
 cli_read.add_to(app)
 cli_exchange.add_to(app)
+cli_operate.add_to(app)
+cli_recall.add_to(app)
 
 
 @app.callback()

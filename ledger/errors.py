@@ -110,3 +110,7 @@ class WorldFailed(TallyError):
 
 class VerifierFailed(TallyError):
     """A verifier broke, so it gave no verdict."""
+
+
+class BackupError(TallyError):
+    """A backup cannot be made, is damaged, or does not fit where it shall be restored."""

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from ledger import ids
 from ledger.canonical import digest
-from ledger.errors import BlobError
-from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded, TokenArray
+from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded
 from ledger.lineage_rows import Check
+from ledger.lineage_tokens import CallTokens, arrays
 from ledger.order import Recorded
 from ledger.proof import LeafFields, leaf_hash
 from ledger.store import stamp
-from ledger.tokens import array_of
+
+__all__ = ["arrays", "bound_calls", "calls_digest", "checked", "event_fault"]
 
 
 def calls_digest(call_ids: Sequence[str]) -> str:
@@ -47,55 +48,26 @@ def event_fault(event: Recorded) -> str | None:
     return None if leaf == event.leaf else "its leaf does not match its fields and body"
 
 
-def token_faults(call: ModelCalled, data: Mapping[str, bytes]) -> list[str]:
-    """What does not fit among a call's token arrays, their hashes, and the counts that the upstream reported.
-
-    Args:
-        call: a model call.
-        data: blob id to bytes, of the blobs that could be read.
-    """
-    faults: list[str] = []
-    for name, array in arrays(call).items():
-        if array.data.blob_id not in data:
-            faults.append(f"{name}: blob {array.data.blob_id[:12]}… cannot be read")
-            continue
-        try:
-            array_of(array, data[array.data.blob_id])
-        except BlobError as error:
-            faults.append(f"{name}: {error}")
-    for name, counted in (("prompt_ids", "prompt_tokens"), ("sampled_ids", "completion_tokens")):
-        held, reported = arrays(call).get(name), call.usage.get(counted)
-        if call.status == "completed" and held is not None and reported is not None and held.count != reported:
-            faults.append(f"{name}: {held.count} recorded, {counted} says {reported}")
-    if call.logprobs is not None and call.sampled_ids is not None and call.logprobs.count != call.sampled_ids.count:
-        faults.append(f"logprobs: {call.logprobs.count} for {call.sampled_ids.count} sampled tokens")
-    return faults
-
-
-def arrays(call: ModelCalled) -> dict[str, TokenArray]:
-    """Name to token array, of those that were captured."""
-    named = {"prompt_ids": call.prompt_ids, "sampled_ids": call.sampled_ids, "logprobs": call.logprobs}
-    return {name: array for name, array in named.items() if array is not None}
-
-
 def checked(
-    chain: Sequence[tuple[Recorded, EventBody]], stream: str, data: Mapping[str, bytes], *, broken: tuple[Sequence[str], Sequence[str]]
-) -> tuple[Check, ...]:
+    chain: Sequence[tuple[Recorded, EventBody]], stream: str, *, blobs: int, tokens: Mapping[str, CallTokens],
+    broken: tuple[Sequence[str], Sequence[str]],
+) -> tuple[Check, ...]:  # fmt: skip
     """The checks of a chain.
 
     Args:
         chain: events with their bodies, in position order.
         stream: of the rollout.
-        data: blob id to bytes, of the blobs that could be read.
+        blobs: number of blobs that could be read.
+        tokens: call id to its tokens.
         broken: what was wrong with each event and each blob that could not be read.
     """
     events, bodies = [event for event, _ in chain], [body for _, body in chain]
     bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
     calls = [body for body in bodies if isinstance(body, ModelCalled)]
-    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in token_faults(call, data)]
+    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in tokens[call.call_id].faults]
     checks = [
         _check("events", bad_events, f"{len(events)} events: id and leaf derived again"),
-        _check("blobs", broken[1], f"{len(data)} blobs match the commitments in the events"),
+        _check("blobs", broken[1], f"{blobs} blobs match the commitments in the events"),
         _check("tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their SHA-256 and reported counts"),
     ]
     own = [event for event in events if event.stream == stream]

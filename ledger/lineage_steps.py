@@ -1,15 +1,12 @@
-"""From the events of a chain and the blobs they name to the steps of a trace. Reads blobs."""
+"""From the events of a chain and the blobs they name to the steps of a trace. Pure."""
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import psycopg
-
-from ledger import blobs
 from ledger.canonical import parse
-from ledger.errors import BlobError, CanonicalError, UnknownEventKind, UnknownId
+from ledger.errors import CanonicalError, UnknownEventKind, UnknownId
 from ledger.events import (
     BlobRef,
     BundleSealed,
@@ -23,12 +20,12 @@ from ledger.events import (
     RolloutEnded,
     RolloutStarted,
     StateSnapshotted,
-    TokenArray,
     ToolCalled,
     VerdictGiven,
     VerifierRegistered,
 )
 from ledger.lineage_checks import checked
+from ledger.lineage_read import Found
 from ledger.lineage_rows import (
     BundleTrace,
     CallTrace,
@@ -43,9 +40,9 @@ from ledger.lineage_rows import (
     Trace,
     VerdictTrace,
 )
+from ledger.lineage_tokens import CallTokens, call_tokens
 from ledger.order import Recorded
 from ledger.projections import MODELS, folded
-from ledger.tokens import array_of
 
 Body = TypeVar("Body", bound=EventBody)
 
@@ -55,44 +52,39 @@ class Chain:
     """The events around a node in position order, and the blobs that they name."""
 
     node: str
-    events: list[Recorded]
-    data: dict[str, bytes] = field(default_factory=dict)
+    found: Found
     bodies: list[tuple[Recorded, EventBody]] = field(default_factory=list)
     broken_events: list[str] = field(default_factory=list)
-    broken_blobs: list[str] = field(default_factory=list)
+    tokens: dict[str, CallTokens] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         noun, _, ident = self.node.partition("-")
-        for event in self.events:
+        for event in self.found.events:
             try:
                 self.bodies.append((event, event.body))
             except (UnknownEventKind, CanonicalError) as error:
                 self.broken_events.append(f"position {event.position} {event.kind} cannot be read: {error}")
         asked = [body.rollout_id for _, body in self.of(RewardDerived) if body.reward_id == ident] if noun == "reward" else [ident]
         self.rollout_id = asked[0] if asked else ""
-        # A fork's parents are named by the start; what they did is their own trace.
-        own = f"rollout-{self.rollout_id}"
-        self.bodies = [(e, body) for e, body in self.bodies if not e.stream.startswith("rollout-") or e.stream == own]
-        self.events = [event for event, _ in self.bodies]
+        self.tokens = {body.call_id: call_tokens(body, self.found.data) for _, body in self.of(ModelCalled)}
+
+    @property
+    def data(self) -> dict[str, bytes]:
+        """The bytes of each blob that could be read, by blob id."""
+        return self.found.data
+
+    @property
+    def broken_blobs(self) -> list[str]:
+        """What is wrong with each blob that is shown and cannot be read."""
+        wanted = dict.fromkeys(ref.blob_id for _, body in self.bodies for ref in _shown(body))
+        missing = [blob_id for blob_id in wanted if blob_id not in self.data]
+        return [self.found.broken.get(blob_id, f"no blob {blob_id} in this ledger") for blob_id in missing]
 
     def of(self, kind: type[Body]) -> Iterator[tuple[Recorded, Body]]:
         """The events of a kind with their bodies, in position order."""
         for event, body in self.bodies:
             if isinstance(body, kind):
                 yield event, body
-
-    def fetch(self, conn: psycopg.Connection[Any]) -> None:
-        """Read every blob that is shown; what cannot be read or does not match is noted and left out."""
-        refs = [ref for _, body in self.bodies for ref in _shown(body)]
-        wanted = list(dict.fromkeys(ref.blob_id for ref in refs))
-        try:
-            self.data = blobs.read_many(conn, wanted)
-        except BlobError:
-            for blob_id in wanted:
-                try:
-                    self.data |= blobs.read_many(conn, [blob_id])
-                except BlobError as error:
-                    self.broken_blobs.append(str(error))
 
     def sha256(self, ref: BlobRef) -> str | None:
         """Hex SHA-256 of a blob's bytes, without the salt of its name; None when it cannot be read."""
@@ -117,15 +109,6 @@ class Chain:
         except CanonicalError:
             return text
 
-    def array(self, array: TokenArray | None) -> Any:
-        """A token array as a tuple of Python numbers; None when there is none or it does not match."""
-        if array is None or array.data.blob_id not in self.data:
-            return None
-        try:
-            return tuple(array_of(array, self.data[array.data.blob_id]).tolist())
-        except BlobError:
-            return None
-
 
 def assembled(chain: Chain) -> Trace:
     """The trace of a chain whose blobs have been fetched.
@@ -133,7 +116,7 @@ def assembled(chain: Chain) -> Trace:
     Raises:
         UnknownId: the rollout has no start that can be read.
     """
-    rows = [row for row in folded(MODELS["rollouts"], chain.events) if row["rollout_id"] == chain.rollout_id]
+    rows = [row for row in folded(MODELS["rollouts"], [event for event, _ in chain.bodies]) if row["rollout_id"] == chain.rollout_id]
     if not rows:
         raise UnknownId(f"{chain.node}: rollout {chain.rollout_id!r} has no start that can be read; {'; '.join(chain.broken_events)}")
     row = rows[0]
@@ -158,7 +141,13 @@ def assembled(chain: Chain) -> Trace:
         snapshots=tuple(
             SnapshotTrace(body.step, body.state, chain.value(body.view), event.position) for event, body in chain.of(StateSnapshotted)
         ),
-        checks=checked(chain.bodies, f"rollout-{chain.rollout_id}", chain.data, broken=(chain.broken_events, chain.broken_blobs)),
+        checks=checked(
+            chain.bodies,
+            f"rollout-{chain.rollout_id}",
+            blobs=len(chain.data),
+            tokens=chain.tokens,
+            broken=(chain.broken_events, chain.broken_blobs),
+        ),
     )
 
 
@@ -231,14 +220,13 @@ def _calls(chain: Chain) -> Iterator[CallTrace]:
     for call_id, (event, body) in sorted(both.items(), key=lambda item: (item[1][1].index, item[0])):
         intent = intents[call_id][1] if call_id in intents else None
         answer = body if isinstance(body, ModelCalled) else None
+        tokens = chain.tokens.get(call_id, CallTokens())
         yield CallTrace(
             call_id=call_id, index=body.index, participant=body.participant, role=body.role,
             status=None if answer is None else answer.status, model=None if intent is None else intent.model,
             request=None if intent is None else chain.value(intent.request),
             response=None if answer is None else chain.value(answer.response),
-            prompt_ids=None if answer is None else chain.array(answer.prompt_ids),
-            sampled_ids=None if answer is None else chain.array(answer.sampled_ids),
-            logprobs=None if answer is None else chain.array(answer.logprobs),
+            prompt_ids=tokens.prompt_ids, sampled_ids=tokens.sampled_ids, logprobs=tokens.logprobs,
             logprobs_mode=None if answer is None else answer.logprobs_mode,
             tokens_missing=None if answer is None else answer.tokens_missing,
             finish_reason=None if answer is None else answer.finish_reason,

@@ -49,6 +49,8 @@ def upgrade(url: str, revision: str = "head", *, partition_width: int | None = N
         known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
         if current is not None and current not in known:
             raise SchemaMismatch(_ahead(current))
+        if revision not in known and revision != "head":
+            raise SchemaMismatch(f"revision {revision} is not known to this release, which knows up to {head_revision()}")
         config = _config()
         config.attributes["connection"] = connection
         config.attributes["partition_width"] = partition_width

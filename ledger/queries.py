@@ -44,7 +44,8 @@ __all__ = [
     "rollouts", "unattributed_calls", "verdicts",
 ]  # fmt: skip
 
-NOUNS = ("reward", "rollout", "verdict", "review", "bundle", "group", "run", "model", "verifier", "world", "harness", "finding", "call")
+NOUNS = ("reward", "rollout", "verdict", "review", "bundle", "group", "run", "model", "verifier", "world", "harness", "finding", "batch",
+         "update", "recall", "call")  # fmt: skip
 _SPLIT_VERDICTS = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project AND v.rollout_id = r.rollout_id
   AND v.status = 'completed' AND v.role <> 'review' HAVING bool_or(v.passed) AND NOT bool_and(v.passed))"""
 _SETTLED = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project AND v.rollout_id = r.rollout_id AND v.role = 'review'

@@ -45,3 +45,17 @@ class Settings(BaseSettings):
         if scheme.split("+")[0] not in ("postgresql", "postgres") or not rest:
             raise SettingsError(f"database URL starts with {scheme!r}; allowed: postgresql://user:password@host:port/database")
         return f"postgresql://{rest}"
+
+
+def public_settings(settings: Settings) -> dict[str, str | int | None]:
+    """The settings as plain values, passwords in URLs left out: safe to print and to keep."""
+    return {name: value if isinstance(value, int | None) else without_password(str(value)) for name, value in settings.model_dump().items()}
+
+
+def without_password(text: str) -> str:
+    """A URL without its password, and without what follows the path, which may hold one; other text as it is."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{place.partition('?')[0]}"

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, SmallInteger, UniqueConstraint, text
+from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, SmallInteger, String, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field, SQLModel
 
@@ -100,13 +100,39 @@ class EdgeRow(SQLModel, table=True):
     """Lineage: node `child` came from node `parent`, as event `id` states in its `n`-th edge; `weight` is a share of a loss."""
 
     __tablename__ = "edge"
-    __table_args__ = (Index("edge_parent", "parent"),)
+    __table_args__ = (
+        Index("edge_parent", "parent"),
+        Index("edge_event", "id", postgresql_using="brin", postgresql_with={"autosummarize": "on"}),
+    )
     child: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     n: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     parent: int = Field(sa_column=Column(BigInteger, nullable=False))
     relation: str
     weight: float | None
+
+
+class LineageSegment(SQLModel, table=True):
+    """The edges that events with positions in (since, upto] state, packed: a rebuildable cache of `edge` for counting what came of a node.
+
+    Nodes have numbers in order of segments; `nodes` holds the ids of those first seen here, int64, sorted, and the first of them has the
+    number `first_node`. `children` and `parents` hold a number for each edge, int32; `labels` the place in `label_names` of its noun of
+    the child and relation, uint8. `weighted` are the places of the edges that have a weight, int32, and `weights` what it is, float64.
+    All little-endian.
+    """
+
+    __tablename__ = "lineage_segment"
+    upto: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    since: int = Field(sa_column=Column(BigInteger, nullable=False))
+    first_node: int
+    edges: int
+    nodes: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    children: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    parents: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    labels: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    label_names: list[str] = Field(sa_column=Column(ARRAY(String), nullable=False))
+    weighted: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    weights: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Tile(SQLModel, table=True):
@@ -167,6 +193,7 @@ class Blob(SQLModel, table=True):
     """Bytes kept outside event bodies, named by SHA-256(salt ‖ plaintext); `codec` says how the chunks hold them."""
 
     __tablename__ = "blob"
+    __table_args__ = (UniqueConstraint("blob_no", name="blob_number"),)
     blob_id: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
     blob_no: int = Field(sa_column=Column(BigInteger, nullable=False))
     subject_id: str
@@ -190,8 +217,8 @@ class BlobUse(SQLModel, table=True):
     """Which event refers to which blob; a blob without a row is an orphan."""
 
     __tablename__ = "blob_use"
-    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
 
 
 class TokenLive(SQLModel, table=True):

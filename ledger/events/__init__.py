@@ -2,7 +2,7 @@
 
 from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated
 from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.review import FindingRaised, ReviewDecided
+from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled
 from ledger.events.rollout import (
     EngineRefreshed,
     FaultInjected,
@@ -14,17 +14,20 @@ from ledger.events.rollout import (
     ToolCalled,
 )
 from ledger.events.task import BundleSealed, GroupDispatched, HarnessRegistered, SplitRead, VerifierRegistered, WorldRegistered
-from ledger.events.training import ModelVersionPublished, RunConfigured
+from ledger.events.training import BatchAssembled, BatchRow, LossWeight, ModelVersionPublished, RunConfigured, UpdateApplied
 from ledger.events.verdict import ConditionResult, RewardDerived, VerdictGiven
 
 EVENT_CLASSES: tuple[type[EventBody], ...] = (
     LedgerCreated, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
-    ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished, ReviewDecided, FindingRaised,
+    ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
+    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, Rejudged,
 )  # fmt: skip
 
 __all__ = [
     "EVENT_CLASSES",
+    "BatchAssembled",
+    "BatchRow",
     "BlobRef",
     "BundleSealed",
     "ConditionResult",
@@ -37,10 +40,12 @@ __all__ = [
     "HarnessRegistered",
     "HistoryRewritten",
     "LedgerCreated",
+    "LossWeight",
     "ModelCallDispatched",
     "ModelCalled",
     "ModelVersionPublished",
     "Participant",
+    "Rejudged",
     "ReviewDecided",
     "RewardDerived",
     "RolloutEnded",
@@ -48,8 +53,10 @@ __all__ = [
     "RunConfigured",
     "SplitRead",
     "StateSnapshotted",
+    "SubjectRecalled",
     "TokenArray",
     "ToolCalled",
+    "UpdateApplied",
     "VerdictGiven",
     "VerifierRegistered",
     "VersionSpan",

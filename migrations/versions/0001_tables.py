@@ -31,6 +31,7 @@ def upgrade() -> None:
         sa.Column("codec", sa.SmallInteger(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("blob_id"),
+        sa.UniqueConstraint("blob_no", name="blob_number"),
     )
     op.create_table(
         "blob_chunk",
@@ -42,9 +43,9 @@ def upgrade() -> None:
     )
     op.create_table(
         "blob_use",
-        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.PrimaryKeyConstraint("blob_no", "id"),
+        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("id", "blob_no"),
     )
     op.create_table(
         "bundle_view",
@@ -107,6 +108,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("child", "id", "n"),
     )
     op.create_index("edge_parent", "edge", ["parent"], unique=False)
+    op.create_index("edge_event", "edge", ["id"], unique=False, postgresql_using="brin", postgresql_with={"autosummarize": "on"})
     op.create_table(
         "event",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -161,6 +163,21 @@ def upgrade() -> None:
         sa.Column("ledger_id", sa.String(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("ledger_id"),
+    )
+    op.create_table(
+        "lineage_segment",
+        sa.Column("upto", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("first_node", sa.Integer(), nullable=False),
+        sa.Column("edges", sa.Integer(), nullable=False),
+        sa.Column("nodes", sa.LargeBinary(), nullable=False),
+        sa.Column("children", sa.LargeBinary(), nullable=False),
+        sa.Column("parents", sa.LargeBinary(), nullable=False),
+        sa.Column("labels", sa.LargeBinary(), nullable=False),
+        sa.Column("label_names", sa.ARRAY(sa.String()), nullable=False),
+        sa.Column("weighted", sa.LargeBinary(), nullable=False),
+        sa.Column("weights", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("upto"),
     )
     op.create_table(
         "node",
@@ -337,6 +354,7 @@ def downgrade() -> None:
     op.drop_table("projection_cursor")
     op.drop_table("order_step")
     op.drop_table("node")
+    op.drop_table("lineage_segment")
     op.drop_table("ledger")
     op.drop_table("group_view")
     op.drop_index("event_order_event", table_name="event_order")
@@ -344,6 +362,7 @@ def downgrade() -> None:
     op.drop_table("event_key")
     op.drop_index("event_stream", table_name="event")
     op.drop_table("event")
+    op.drop_index("edge_event", table_name="edge")
     op.drop_index("edge_parent", table_name="edge")
     op.drop_table("edge")
     op.drop_table("consumer_cursor")

@@ -13,7 +13,9 @@ APPEND_ONLY = (
     "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
     "checkpoint", "token_pack", "source_log", "source_position",
 )  # fmt: skip
+PARTITION_WIDTH = 2**24
 SEQUENCES = ("event_id_seq", "blob_no_seq", "token_pack_seq")
+SEGMENT = ("nodes", "children", "parents", "labels", "weighted", "weights")
 
 GUARD = """
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -33,13 +35,15 @@ BEGIN
 END $$
 """
 
-# The log grows by partitions of one width; a new one is attached, half a width ahead, under a lock that neither readers nor writers
+# The log grows by partitions of one width; new ones are attached, half a width ahead, under a lock that neither readers nor writers
 # wait for. The guards are made again on each partition: a statement that names the partition would pass those of its parent by.
+WIDTH = """
+CREATE FUNCTION partition_width() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT {width}::bigint $$
+"""
 EXTEND = """
-CREATE FUNCTION extend_partitions(width bigint DEFAULT NULL) RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-AS $$
+CREATE FUNCTION extend_partitions() RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-  parent text; reached bigint; parts int; upper bigint; wide bigint; made int := 0;
+  parent text; part text; reached bigint; next_part bigint; made int := 0;
 BEGIN
   PERFORM pg_advisory_xact_lock(74616, 4);
   FOR parent, reached IN
@@ -48,21 +52,46 @@ BEGIN
     UNION ALL SELECT 'token_pack', last_value FROM token_pack_seq
     UNION ALL SELECT 'event_order', coalesce((SELECT position FROM order_step ORDER BY step DESC LIMIT 1), 0)
   LOOP
-    SELECT count(*), coalesce(max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''(\\d+)''\\)')::bigint), 0) INTO parts, upper
+    SELECT coalesce(max(substring(c.relname FROM '_p(\\d+)$')::bigint) + 1, 0) INTO next_part
       FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = parent::regclass;
-    wide := CASE parts WHEN 0 THEN coalesce(width, 16777216) ELSE upper / parts END;
-    WHILE parts = 0 OR reached >= upper - wide / 2 LOOP
-      EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING STORAGE)', parent || '_p' || parts, parent);
+    WHILE next_part * partition_width() <= reached + partition_width() / 2 LOOP
+      part := parent || '_p' || next_part;
+      EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING STORAGE)', part, parent);
       EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
-                     parent, parent || '_p' || parts, upper, upper + wide);
+                     parent, part, next_part * partition_width(), (next_part + 1) * partition_width());
       EXECUTE format('CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON %I FOR EACH STATEMENT'
-                     ' EXECUTE FUNCTION refuse_change()', parent || '_p' || parts);
-      parts := parts + 1;
-      upper := upper + wide;
+                     ' EXECUTE FUNCTION refuse_change()', part);
+      next_part := next_part + 1;
       made := made + 1;
     END LOOP;
   END LOOP;
   RETURN made;
+END $$
+"""
+
+# Whoever takes a number calls this before writing a row under it, and again from the number that it returns on. Looking costs a
+# look-up of a name; while there is room, only one transaction extends and nobody waits for it.
+MAKE_ROOM = """
+CREATE FUNCTION make_room(parent text, reached bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  width bigint := partition_width();
+BEGIN
+  IF to_regclass(parent || '_p' || (reached + width / 2) / width) IS NULL THEN
+    IF to_regclass(parent || '_p' || reached / width) IS NOT NULL AND NOT pg_try_advisory_xact_lock(74616, 4) THEN
+      RETURN reached + 1;
+    END IF;
+    PERFORM extend_partitions();
+  END IF;
+  RETURN ((reached + width / 2) / width + 1) * width - width / 2;
+END $$
+"""
+NEXT_BLOB_NO = """
+CREATE FUNCTION next_blob_no() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  number bigint := nextval('blob_no_seq');
+BEGIN
+  PERFORM make_room('blob_chunk', number);
+  RETURN number;
 END $$
 """
 
@@ -115,15 +144,12 @@ BEGIN
     SELECT h FROM generate_series(last.high + 1, reached) AS h EXCEPT SELECT unnest(seen_ids)) AS missing (h);
   bound := pg_current_xact_id()::text::bigint;
   position_now := last.position + cardinality(seen_ids);
-  IF position_now / 1048576 > last.position / 1048576 OR reached / 1048576 > last.high / 1048576 THEN
-    PERFORM extend_partitions();
-  END IF;
-
-  INSERT INTO event_order (position, id)
-    SELECT last.position + n, id FROM unnest(seen_ids) WITH ORDINALITY AS seen (id, n);
   INSERT INTO order_step (step, high, position, ordered, holes, hole_bounds, dead)
     VALUES (last.step + 1, reached, position_now, cardinality(seen_ids),
             kept || opened, kept_bounds || array_fill(bound, ARRAY[cardinality(opened)]), last.dead + dead_now);
+  PERFORM make_room('event_order', position_now);
+  INSERT INTO event_order (position, id)
+    SELECT last.position + n, id FROM unnest(seen_ids) WITH ORDINALITY AS seen (id, n);
   PERFORM pg_notify('tally_ordered', position_now::text);
   RETURN QUERY SELECT true, position_now, cardinality(seen_ids), fresh_count = max_events;
 END $$
@@ -165,10 +191,14 @@ def upgrade() -> None:
     """Apply this revision."""
     for name in SEQUENCES:
         op.execute(f"CREATE SEQUENCE {name} AS bigint CACHE 1")
-    for table, column in (("blob_chunk", "data"), ("token_pack", "data"), ("token_live", "prompt"), ("tree_tile", "hashes")):
+    for table, column in (("blob_chunk", "data"), ("token_pack", "data"), ("token_live", "prompt"), ("tree_tile", "hashes"),
+                          *(("lineage_segment", name) for name in SEGMENT)):  # fmt: skip
         # These bytes are compressed, encrypted or random: trying to compress them again only costs time.
         op.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
-    for statement in (GUARD, HEAD_GUARD, EXTEND, ORDER_EVENTS, NODE_OF, ORDERED_EVENT, RECORDED_EVENT):
+    config = op.get_context().config
+    width = None if config is None else config.attributes.get("partition_width")
+    op.execute(WIDTH.format(width=int(width or PARTITION_WIDTH)))
+    for statement in (GUARD, HEAD_GUARD, EXTEND, MAKE_ROOM, NEXT_BLOB_NO, ORDER_EVENTS, NODE_OF, ORDERED_EVENT, RECORDED_EVENT):
         op.execute(statement)
     for table in APPEND_ONLY:
         op.execute(
@@ -176,9 +206,7 @@ def upgrade() -> None:
         )
     op.execute("CREATE TRIGGER forward_only BEFORE UPDATE OR DELETE ON stream_head FOR EACH ROW EXECUTE FUNCTION refuse_head_regress()")
     op.execute("CREATE TRIGGER no_truncate BEFORE TRUNCATE ON stream_head FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()")
-    config = op.get_context().config
-    width = None if config is None else config.attributes.get("partition_width")
-    op.execute(f"SELECT extend_partitions({'NULL' if width is None else int(width)})")
+    op.execute("SELECT extend_partitions()")
 
 
 def downgrade() -> None:
@@ -188,7 +216,8 @@ def downgrade() -> None:
     op.execute("DROP FUNCTION node_of(text, text)")
     op.execute("DROP FUNCTION order_events(int, boolean)")
     op.execute(DROP_PARTITIONS)
-    op.execute("DROP FUNCTION extend_partitions(bigint)")
+    for function in ("next_blob_no()", "make_room(text, bigint)", "extend_partitions()", "partition_width()"):
+        op.execute(f"DROP FUNCTION {function}")
     for table in APPEND_ONLY:
         op.execute(f"DROP TRIGGER append_only ON {table}")
     op.execute("DROP TRIGGER forward_only ON stream_head")
