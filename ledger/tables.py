@@ -395,8 +395,6 @@ class CallRow(SQLModel, table=True):
 
 
 READ_MODELS: tuple[type[SQLModel], ...] = (RolloutRow, VerdictRow, RewardRow, BundleRow, GroupRow, CallRow)
-APPEND_ONLY: tuple[str, ...] = (
-    "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
-    "checkpoint", "token_pack", "source_log", "source_position"
-)  # fmt: skip
+APPEND_ONLY: tuple[str, ...] = ("ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk",
+    "blob_use", "tree_tile", "checkpoint", "token_pack", "source_log", "source_position")  # fmt: skip
 PARTITIONED: tuple[str, ...] = ("event", "event_order", "blob_chunk", "token_pack")
