@@ -1,6 +1,6 @@
 """Checks of a chain of events: hashes, ids, blobs, token arrays and bound calls, each derived again. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ledger import ids
 from ledger.canonical import digest
@@ -47,15 +47,18 @@ def event_fault(event: Recorded) -> str | None:
     return None if leaf == event.leaf else "its leaf does not match its fields and body"
 
 
-def token_faults(call: ModelCalled, data: Mapping[str, bytes]) -> list[str]:
+def token_faults(call: ModelCalled, data: Mapping[str, bytes], shredded: Collection[str] = ()) -> list[str]:
     """What does not fit among a call's token arrays, their hashes, and the counts that the upstream reported.
 
     Args:
         call: a model call.
         data: blob id to bytes, of the blobs that could be read.
+        shredded: ids of blobs whose subject was shredded; nothing is known of them and nothing is wrong with them.
     """
     faults: list[str] = []
     for name, array in arrays(call).items():
+        if array.data.blob_id in shredded:
+            continue
         if array.data.blob_id not in data:
             faults.append(f"{name}: blob {array.data.blob_id[:12]}… cannot be read")
             continue
@@ -79,7 +82,12 @@ def arrays(call: ModelCalled) -> dict[str, TokenArray]:
 
 
 def checked(
-    chain: Sequence[tuple[Recorded, EventBody]], stream: str, data: Mapping[str, bytes], *, broken: tuple[Sequence[str], Sequence[str]]
+    chain: Sequence[tuple[Recorded, EventBody]],
+    stream: str,
+    data: Mapping[str, bytes],
+    *,
+    broken: tuple[Sequence[str], Sequence[str]],
+    shredded: Collection[str] = (),
 ) -> tuple[Check, ...]:
     """The checks of a chain.
 
@@ -88,15 +96,18 @@ def checked(
         stream: of the rollout.
         data: blob id to bytes, of the blobs that could be read.
         broken: what was wrong with each event and each blob that could not be read.
+        shredded: ids of blobs whose subject was shredded.
     """
     events, bodies = [event for event, _ in chain], [body for _, body in chain]
     bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
     calls = [body for body in bodies if isinstance(body, ModelCalled)]
-    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in token_faults(call, data)]
+    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in token_faults(call, data, shredded)]
+    gone_for_good = f"; {len(shredded)} are shredded and stand by their commitment alone" if shredded else ""
+    checked_arrays = [array for call in calls for array in arrays(call).values() if array.data.blob_id not in shredded]
     checks = [
         _check("events", bad_events, f"{len(events)} events: id and leaf derived again"),
-        _check("blobs", broken[1], f"{len(data)} blobs match the commitments in the events"),
-        _check("tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their SHA-256 and reported counts"),
+        _check("blobs", broken[1], f"{len(data)} blobs match the commitments in the events{gone_for_good}"),
+        _check("tokens", bad_tokens, f"{len(checked_arrays)} token arrays match their SHA-256 and reported counts"),
     ]
     own = [event for event in events if event.stream == stream]
     ends = [body for body in bodies if isinstance(body, RolloutEnded)]

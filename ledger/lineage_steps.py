@@ -9,7 +9,7 @@ import psycopg
 
 from ledger import blobs
 from ledger.canonical import parse
-from ledger.errors import BlobError, CanonicalError, UnknownEventKind, UnknownId
+from ledger.errors import BlobError, BlobShredded, CanonicalError, UnknownEventKind, UnknownId
 from ledger.events import (
     BlobRef,
     BundleSealed,
@@ -48,6 +48,7 @@ from ledger.projections import MODELS, folded
 from ledger.tokens import array_of
 
 Body = TypeVar("Body", bound=EventBody)
+SHREDDED = "(shredded)"
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Chain:
     bodies: list[tuple[Recorded, EventBody]] = field(default_factory=list)
     broken_events: list[str] = field(default_factory=list)
     broken_blobs: list[str] = field(default_factory=list)
+    shredded: dict[str, BlobShredded] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         noun, _, ident = self.node.partition("-")
@@ -82,24 +84,19 @@ class Chain:
                 yield event, body
 
     def fetch(self, conn: psycopg.Connection[Any]) -> None:
-        """Read every blob that is shown; what cannot be read or does not match is noted and left out."""
-        refs = [ref for _, body in self.bodies for ref in _shown(body)]
-        wanted = list(dict.fromkeys(ref.blob_id for ref in refs))
-        try:
-            self.data = blobs.read_many(conn, wanted)
-        except BlobError:
-            for blob_id in wanted:
-                try:
-                    self.data |= blobs.read_many(conn, [blob_id])
-                except BlobError as error:
-                    self.broken_blobs.append(str(error))
+        """Read every blob that is shown; what is shredded, cannot be read or does not match is noted and left out."""
+        found = blobs.find(conn, [ref.blob_id for _, body in self.bodies for ref in _shown(body)])
+        self.data, self.shredded = found.data, found.shredded
+        self.broken_blobs = [str(error) for error in found.broken.values()]
 
     def sha256(self, ref: BlobRef) -> str | None:
         """Hex SHA-256 of a blob's bytes, without the salt of its name; None when it cannot be read."""
         return hashlib.sha256(self.data[ref.blob_id]).hexdigest() if ref.blob_id in self.data else None
 
     def text(self, ref: BlobRef | None) -> str | None:
-        """A blob as text; None when there is none or it cannot be read."""
+        """A blob as text, `SHREDDED` for one whose subject was shredded; None when there is none or it cannot be read."""
+        if ref is not None and ref.blob_id in self.shredded:
+            return SHREDDED
         if ref is None or ref.blob_id not in self.data:
             return None
         try:
@@ -158,7 +155,13 @@ def assembled(chain: Chain) -> Trace:
         snapshots=tuple(
             SnapshotTrace(body.step, body.state, chain.value(body.view), event.position) for event, body in chain.of(StateSnapshotted)
         ),
-        checks=checked(chain.bodies, f"rollout-{chain.rollout_id}", chain.data, broken=(chain.broken_events, chain.broken_blobs)),
+        checks=checked(
+            chain.bodies,
+            f"rollout-{chain.rollout_id}",
+            chain.data,
+            broken=(chain.broken_events, chain.broken_blobs),
+            shredded=set(chain.shredded),
+        ),
     )
 
 

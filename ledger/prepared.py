@@ -11,10 +11,8 @@ from ledger import canonical, ids
 from ledger.blobs import Pending
 from ledger.errors import InvalidEvent
 from ledger.events import EventBody
+from ledger.limits import LIMITS, Limits, check_event
 from ledger.proof import LeafFields, leaf_parts
-
-MAX_BODY_BYTES = 64 * 1024
-MAX_NAME_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Prepared:
         return self.kind, self.schema_version, self.body
 
 
-def prepare(ledger_id: str, project: str, new: New) -> Prepared:
+def prepare(ledger_id: str, project: str, new: New, limits: Limits = LIMITS) -> Prepared:
     """The event in the form in which it is hashed and stored.
 
     Raises:
@@ -116,20 +114,19 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
         occurred = occurred.astimezone(UTC)
     stream, key = body.stream(), body.key()
     for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", new.correlation_id or "-")):
-        if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
+        if not 0 < len(value) <= limits.name_length or not value.isprintable():
             raise InvalidEvent(
-                f"{body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: 1 to {MAX_NAME_LENGTH}, printable"
+                f"{body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: 1 to {limits.name_length}, printable"
             )
     data = canonical.canonical_bytes(body.model_dump(mode="json"))
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidEvent(f"{body.kind}: body of {len(data)} bytes; allowed: up to {MAX_BODY_BYTES}; put large content in a blob")
+    edges = tuple(dict.fromkeys(body.edges()))
+    check_event(body.kind, len(data), len(edges), limits)
     fields = LeafFields(
         ledger_id=ledger_id, event_id=ids.event_id(ledger_id, project, stream, key), project=project, stream=stream, version=0,
         kind=body.kind, schema_version=body.schema_version, canonicaliser=canonical.NAME, occurred_at=stamp(occurred),
         actor_id=new.actor_id, correlation_id=new.correlation_id, causation_id=new.causation_id, key=key, body_hash=sha256(data).digest(),
     )  # fmt: skip
     head, tail = leaf_parts(fields)
-    edges = tuple(dict.fromkeys(body.edges()))
     return Prepared(
         new, stream, node(project, stream), key, fields.event_id, body.kind, body.schema_version, data, occurred, head, tail,
         tuple(NodeEdge(node(project, edge.child), node(project, edge.parent), edge.relation, edge.weight) for edge in edges),

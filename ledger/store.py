@@ -9,11 +9,11 @@ import psycopg
 from ledger import blobs as blob_store
 from ledger import bulk, canonical
 from ledger.blobs import Pending
-from ledger.errors import IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
-from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp, uuids
+from ledger.errors import IdempotencyConflict, InvalidEvent, RoleError, SubjectDestroyed, TallyError, VersionConflict
+from ledger.limits import LIMITS, Limits, check_append
+from ledger.prepared import New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp, uuids
 
 __all__ = [
-    "MAX_BODY_BYTES",
     "Appended",
     "New",
     "Receipt",
@@ -32,7 +32,8 @@ INLINE_BLOB_BYTES = 256 * 1024
 """Larger blobs are stored by themselves before the events that name them."""
 Connection = psycopg.Connection[Any]
 _ERRORS: dict[str, type[TallyError]] = {
-    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent
+    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent,
+    "TY006": SubjectDestroyed, "TY007": RoleError,
 }  # fmt: skip
 _CASTS = (
     "text", "text", "text[]", "bigint[]", "int[]", "text", "int[]", "text[]", "uuid[]", "text[]", "int[]", "timestamptz[]", "text[]",
@@ -40,7 +41,9 @@ _CASTS = (
     "int[]", "bytea[]", "bytea[]", "text[]", "bigint[]", "int[]", "bytea[]", "int[]", "text[]", "uuid[]", "int[]", "bytea[]", "bytea[]",
     "bytea[]",
 )  # fmt: skip
-_APPEND: LiteralString = f"SELECT event_version, is_new FROM append_events({', '.join(f'%s::{cast}' for cast in _CASTS)})"
+_ARGUMENTS: LiteralString = ", ".join(f"%s::{cast}" for cast in _CASTS)
+_APPEND: LiteralString = f"SELECT event_version, is_new FROM append_events({_ARGUMENTS})"
+_APPEND_REVIEWS: LiteralString = f"SELECT event_version, is_new FROM append_reviews({_ARGUMENTS})"
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,16 @@ def append(conn: Connection, ledger_id: str, project: str, events: Sequence[New]
     return many_statements(conn, ledger_id, project, batch)
 
 
-def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None) -> Batch:
+def prepare_all(
+    ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None, *, limits: Limits = LIMITS
+) -> Batch:
     """The events ready to be written, the same key twice made one.
 
     Raises:
-        InvalidEvent, CanonicalError: an event does not fit its schema or limits.
+        InvalidEvent, CanonicalError: an event does not fit its schema, or it or all of them together do not fit the limits.
         IdempotencyConflict: two of them have one key and other content.
     """
-    given = tuple(prepare(ledger_id, project, new) for new in events)
+    given = tuple(prepare(ledger_id, project, new, limits) for new in events)
     distinct: dict[str, Prepared] = {}
     for item in given:
         first = distinct.setdefault(item.event_id, item)
@@ -124,16 +129,22 @@ def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: M
             raise InvalidEvent(f"expected version given for stream {stream!r}, to which nothing is appended")
     blobs = {blob.ref.blob_id: blob for new in events for blob in new.blobs}
     ordered = [blobs[blob_id] for blob_id in sorted(blobs)]
+    check_append(given, ordered, limits)
     return Batch(
         given, tuple(distinct.values()), expected or {}, tuple(blob for blob in ordered if len(blob.data) <= INLINE_BLOB_BYTES),
         tuple(blob for blob in ordered if len(blob.data) > INLINE_BLOB_BYTES),
     )  # fmt: skip
 
 
-def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
-    """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns."""
+def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch, *, reviews_only: bool = False) -> Receipt:
+    """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns.
+
+    Args:
+        conn, ledger_id, project, batch: what to write and where.
+        reviews_only: by the function that takes events of reviews alone, which a role without the right to write the log may call.
+    """
     try:
-        rows = conn.execute(_APPEND, arguments(ledger_id, project, batch)).fetchall()
+        rows = conn.execute(_APPEND_REVIEWS if reviews_only else _APPEND, arguments(ledger_id, project, batch)).fetchall()
     except psycopg.Error as error:
         raise known_error(error) from error
     return _receipt(batch, {item.event_id: (int(row[0]), bool(row[1])) for item, row in zip(batch.distinct, rows, strict=True)})

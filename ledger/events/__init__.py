@@ -2,7 +2,7 @@
 
 from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated
 from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.review import FindingRaised, ReviewDecided
+from ledger.events.review import FindingRaised, ReviewDecided, SubjectShredded
 from ledger.events.rollout import (
     EngineRefreshed,
     FaultInjected,
@@ -21,6 +21,7 @@ EVENT_CLASSES: tuple[type[EventBody], ...] = (
     LedgerCreated, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished, ReviewDecided, FindingRaised,
+    SubjectShredded,
 )  # fmt: skip
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "RunConfigured",
     "SplitRead",
     "StateSnapshotted",
+    "SubjectShredded",
     "TokenArray",
     "ToolCalled",
     "VerdictGiven",
