@@ -11,6 +11,7 @@ from ledger import lineage, projections, queries
 from ledger.errors import BlobError, RoleError
 from ledger.events import FindingRaised, ReviewDecided, RunConfigured
 from ledger.ledger import LedgerHandle, open_ledger
+from ledger.migrate import downgrade, upgrade
 from ledger.roles import ROLES, Login, Made, make_roles, running_as_owner
 from ledger.store import SMALL
 from ledger.tables import APPEND_ONLY, READ_MODELS
@@ -23,8 +24,8 @@ DENIED = psycopg.errors.InsufficientPrivilege
 class Deployment:
     """A ledger with one history, its roles, and a login of each role."""
 
-    def __init__(self, url: str, prefix: str, sealed: Callable[[LedgerHandle], None]) -> None:
-        self.url, self.prefix = url, prefix
+    def __init__(self, cluster: Cluster, url: str, prefix: str, sealed: Callable[[LedgerHandle], None]) -> None:
+        self.cluster, self.url, self.prefix = cluster, url, prefix
         with open_ledger(url, project="test", actor_id="tester") as ledger:
             sealed(ledger)
             ledger.barrier()
@@ -66,7 +67,7 @@ def deployment(request: pytest.FixtureRequest) -> Iterator[Deployment]:
 
     cluster: Cluster = request.getfixturevalue("cluster" if request.param == "18" else "cluster_15")
     url = cluster.migrated_database()
-    yield Deployment(url, "tally", write_whole)
+    yield Deployment(cluster, url, "tally", write_whole)
     cluster.drop(url)
     drop_roles(cluster.server.url("postgres"), "tally")
 
@@ -281,12 +282,11 @@ def test_sessions_have_time_limits(deployment: Deployment) -> None:
         assert conn.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10min",)
 
 
-def test_another_ledger_of_the_cluster_has_roles_of_its_own(cluster: Cluster, deployment: Deployment, sealed: Any) -> None:
-    if not deployment.url.endswith(deployment.url.rpartition("/")[2]) or cluster.server.url("x").rpartition("/")[0] not in deployment.url:
-        pytest.skip("the other server")
+def test_another_ledger_of_the_cluster_has_roles_of_its_own(deployment: Deployment, sealed: Any) -> None:
+    cluster = deployment.cluster
     url = cluster.migrated_database()
     try:
-        other = Deployment(url, "second", sealed)
+        other = Deployment(cluster, url, "second", sealed)
         assert other.made.new == tuple(f"second_{role}" for role in ROLES)
         with other.opened("writer") as ledger:
             assert ledger.barrier() > 0
@@ -311,3 +311,31 @@ def test_a_login_needs_a_role_and_a_password() -> None:
         Login("a", "king", "x")
     with pytest.raises(RoleError, match="empty password"):
         Login("a", "writer", "")
+
+
+def test_no_superuser_is_needed_to_make_roles_and_to_migrate_again(each_cluster: Cluster, sealed: Any) -> None:
+    admin = each_cluster.server.url("postgres")
+    with psycopg.connect(admin, autocommit=True) as conn:
+        conn.execute("CREATE ROLE third_admin LOGIN CREATEROLE CREATEDB PASSWORD 'pw'")
+        conn.execute("CREATE DATABASE third_ledger OWNER third_admin")
+    host = each_cluster.server.url("third_ledger")
+    url = f"postgresql://third_admin:pw@{host.rpartition('@')[2]}"
+    try:
+        upgrade(url)
+        other = Deployment(each_cluster, url, "third", sealed)
+        assert refused(other, "writer", ["DELETE FROM event", "UPDATE blob SET size = 1", "TRUNCATE edge"]) == []
+        with other.opened("writer") as ledger:
+            assert ledger.barrier() > 0
+        downgrade_and_up(url)
+        assert other.roles().new == ()
+    finally:
+        each_cluster.drop(host)
+        drop_roles(admin, "third")
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute("DROP ROLE third_admin")
+
+
+def downgrade_and_up(url: str) -> None:
+    """A migration that replaces a function, as a later release would."""
+    downgrade(url, "0002")
+    upgrade(url)
