@@ -73,8 +73,8 @@ class LedgerHandle:
         project: str,
         actor_id: str,
         clock: Clock,
-        guards: Guards,
-        rights: Rights,
+        guards: Guards = Guards(),
+        rights: Rights = Rights(True, True, True),
     ) -> None:
         self.url, self.pool, self.ledger_id, self.project, self.actor_id, self.clock = url, pool, ledger_id, project, actor_id, clock
         self.guards, self.rights = guards, rights
