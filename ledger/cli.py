@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger import cli_operate, cli_read, cli_recall, embedded
+from ledger import cli_guard, cli_operate, cli_read, cli_recall, embedded
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
@@ -29,6 +29,7 @@ app.add_typer(database, name="db")
 cli_read.add_to(app)
 cli_operate.add_to(app)
 cli_recall.add_to(app)
+cli_guard.add_to(app)
 
 
 @app.callback()

@@ -2,7 +2,7 @@
 
 from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated
 from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled
+from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled, SubjectShredded
 from ledger.events.rollout import (
     EngineRefreshed,
     FaultInjected,
@@ -21,7 +21,7 @@ EVENT_CLASSES: tuple[type[EventBody], ...] = (
     LedgerCreated, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
-    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, Rejudged,
+    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
 )  # fmt: skip
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "SplitRead",
     "StateSnapshotted",
     "SubjectRecalled",
+    "SubjectShredded",
     "TokenArray",
     "ToolCalled",
     "UpdateApplied",

@@ -178,6 +178,30 @@ BEGIN
 END $$
 """
 
+# What a reviewer calls: the arguments of append_events, taken from it so that they stay the same, for events of reviews alone.
+APPEND_REVIEWS = """
+DO $make$
+DECLARE
+  appended oid := 'append_events'::regproc; names text;
+BEGIN
+  SELECT string_agg(quote_ident(a.name), ', ' ORDER BY a.n) INTO names
+    FROM pg_proc AS p, unnest(p.proargnames[1:p.pronargs]) WITH ORDINALITY AS a (name, n) WHERE p.oid = appended;
+  EXECUTE format($function$
+    CREATE FUNCTION append_reviews(%1$s)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $body$
+    DECLARE
+      allowed text[] := ARRAY['ReviewRequested', 'ReviewClaimed', 'ReviewDecided'];
+    BEGIN
+      IF NOT kinds <@ allowed OR cardinality(child_nodes) > 0 OR cardinality(token_of) > 0
+         OR EXISTS (SELECT FROM unnest(head_names) AS h WHERE NOT starts_with(h, 'review-')) THEN
+        RAISE EXCEPTION 'a reviewer appends %%; allowed: %% in streams review-...', kinds, allowed USING ERRCODE = 'TY007';
+      END IF;
+      SELECT a.out_versions, a.out_new INTO out_versions, out_new FROM append_events(%2$s) AS a;
+    END $body$
+  $function$, pg_get_function_arguments(appended), names);
+END $make$
+"""
+
 # The first half of a bulk append: heads are locked, keys looked up, ids taken; the writer then copies its rows in.
 BEGIN_BULK = """
 CREATE FUNCTION begin_bulk(
@@ -249,7 +273,7 @@ FUNCTIONS = (
 
 def upgrade() -> None:
     """Apply this revision."""
-    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
+    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, APPEND_REVIEWS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
         op.execute(statement)
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_live"
@@ -261,6 +285,7 @@ def downgrade() -> None:
     """Undo this revision."""
     op.execute("DROP TRIGGER append_only ON token_live")
     op.execute("DROP FUNCTION refuse_token_change()")
+    op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_reviews'::regproc::oid::regprocedure; END $$")
     op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_events'::regproc::oid::regprocedure; END $$")
     for function in FUNCTIONS:
         op.execute(f"DROP FUNCTION {function}")
