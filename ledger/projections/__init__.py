@@ -28,7 +28,7 @@ __all__ = [
     "wait_projected",
 ]
 
-BATCH = 20_000
+BATCH = 50_000
 SWAP_WAIT_S = 30.0
 Progress = Callable[[int, int], None]
 

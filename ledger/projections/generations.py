@@ -13,6 +13,7 @@ from psycopg.errors import LockNotAvailable
 
 from ledger import upcast
 from ledger.projections.read_model import ReadModel, events_of, fold_statement
+from ledger.projections.registry import MODELS
 
 Connection = psycopg.Connection[Any]
 
@@ -175,6 +176,8 @@ def advance(conn: Connection, held: Sequence[Generation], goal: int, batch: int)
     if high <= low:
         return list(held)
     behind = [generation for generation in held if generation.position == low]
+    # The events of a range are read several times, so they should stay in memory.
+    conn.execute("SET LOCAL work_mem = '64MB'")
     # Plans are made for each range: one that fits a few events is wrong by orders of magnitude for many.
     newer = conn.execute(fold_statement({g.table: g.model for g in behind}), {"low": low, "high": high}, prepare=False).fetchone()
     if newer is not None:
@@ -205,7 +208,9 @@ def show(conn: Connection, building: Sequence[Generation], goal: int, batch: int
     while min(generation.position for generation in new) < goal:
         new = advance(conn, new, goal, batch)
     conn.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
-    for generation in new:
+    # What is read first is locked first: a reader that waits then holds no view that is locked later, and no circle closes.
+    order = list(MODELS)
+    for generation in sorted(new, key=lambda g: order.index(g.model.NAME), reverse=True):
         _point(conn, generation)
     keys = _keys(new)
     conn.execute("DELETE FROM projection_cursor WHERE name = ANY (%s) AND NOT source_digest = ANY (%s)", keys)

@@ -38,15 +38,14 @@ ended AS (
          position AS ended_position
   FROM e WHERE kind = 'RolloutEnded' ORDER BY project, b->>'rollout_id', event_id),
 ranked AS (
-  SELECT project, b->>'rollout_id' AS rollout_id, b->>'verdict_id' AS verdict_id, ledger_id COLLATE "C" AS verdict_ledger,
-         position AS verdict_position, b->>'status' AS verdict_status, (b->>'passed')::boolean AS passed,
-         CASE WHEN b->>'role' = 'bundle' THEN
-           CASE b->>'verifier_kind' WHEN 'human' THEN 4 WHEN 'program' THEN 3 WHEN 'state_diff' THEN 3 WHEN 'judge' THEN 2 END
+  SELECT project, b->>'rollout_id' AS rollout_id, coalesce(b->>'verdict_id', b->>'review_id') AS verdict_id,
+         ledger_id COLLATE "C" AS verdict_ledger, position AS verdict_position, coalesce(b->>'status', 'completed') AS verdict_status,
+         CASE kind WHEN 'VerdictGiven' THEN (b->>'passed')::boolean ELSE b->>'decision' = 'passed' END AS passed,
+         CASE WHEN kind = 'ReviewDecided' THEN CASE WHEN b->>'decision' IN ('passed', 'failed') THEN 4 END
+              WHEN b->>'role' = 'bundle' THEN
+                CASE b->>'verifier_kind' WHEN 'human' THEN 4 WHEN 'program' THEN 3 WHEN 'state_diff' THEN 3 WHEN 'judge' THEN 2 END
          END AS verdict_rank
-  FROM e WHERE kind = 'VerdictGiven'
-  UNION ALL
-  SELECT project, b->>'rollout_id', b->>'review_id', ledger_id, position, 'completed', b->>'decision' = 'passed', 4
-  FROM e WHERE kind = 'ReviewDecided' AND b->>'decision' IN ('passed', 'failed')),
+  FROM e WHERE kind IN ('VerdictGiven', 'ReviewDecided')),
 judged AS (
   SELECT DISTINCT ON (project, rollout_id) * FROM ranked WHERE verdict_rank IS NOT NULL
   ORDER BY project, rollout_id, verdict_rank DESC, verdict_ledger DESC, verdict_position DESC)

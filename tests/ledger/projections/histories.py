@@ -24,7 +24,7 @@ from ledger.events import (
     VerdictGiven,
 )
 from ledger.ledger import LedgerHandle
-from ledger.projections import MODELS, folded
+from ledger.projections import MODELS, folded, generations
 
 D = ["0" * 64, "1" * 64, "2" * 64]
 ENDS = ["finished", "token_limit", "turn_limit", "context_full", "wall_clock", "world_error", "harness_error", "engine_error", "cancelled"]
@@ -114,3 +114,27 @@ def lines(rows: list[dict[str, Any]], *, positions: bool = True) -> bytes:
     """Canonical bytes of rows, sorted, with or without the columns that hold positions."""
     kept = [{key: value for key, value in row.items() if positions or not key.endswith("position")} for row in rows]
     return b"\n".join(sorted(canonical_bytes(row) for row in kept))
+
+
+def stored(ledger: LedgerHandle, name: str) -> list[generations.Generation]:
+    """All generations of a read model."""
+    with ledger.connection() as conn:
+        return generations.found(conn, [MODELS[name]])
+
+
+def tables(ledger: LedgerHandle, name: str) -> list[str]:
+    """All tables of generations of a read model, whether a cursor names them or not."""
+    with ledger.connection() as conn:
+        found = conn.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ %s ORDER BY 1", (f"^{name}_[0-9a-f]{{8}}",))
+        return [table for (table,) in found]
+
+
+def age(ledger: LedgerHandle, name: str) -> None:
+    """Make the generation that is shown one of an earlier source."""
+    (shown,) = [generation for generation in stored(ledger, name) if generation.shown]
+    with ledger.connection() as conn:
+        conn.execute(f"ALTER TABLE {shown.table} RENAME TO {name}_00000000")
+        indexes = conn.execute("SELECT indexname FROM pg_indexes WHERE tablename = %s", (f"{name}_00000000",)).fetchall()
+        for (index,) in indexes:
+            conn.execute(f"ALTER INDEX {index} RENAME TO {index.replace(shown.table, f'{name}_00000000')}")
+        conn.execute("UPDATE projection_cursor SET source_digest = %s WHERE name = %s AND shown", ("0" * 64, name))
