@@ -27,7 +27,5 @@ def rebuild(
         done = projections.rebuild(
             ledger, *(names or ()), batch=batch, progress=lambda reached, total: shown.update(task, completed=reached, total=total)
         )
-    position = min(done.positions.values())
-    console().print(f"{', '.join(done.positions)} folded up to position {position}; {done.dropped} old tables dropped")
-    if done.left:
-        console().print(f"{done.left} old tables are still read; the next rebuild drops them")
+    reached, left = min(done.positions.values()), f"; still read, and left to the next rebuild: {done.left}" if done.left else ""
+    console().print(f"{', '.join(done.positions)} folded up to position {reached}; old tables dropped: {done.dropped}{left}")

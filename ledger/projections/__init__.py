@@ -68,15 +68,15 @@ def catch_up(ledger: LedgerHandle, name: str | None = None, *, batch: int = BATC
     while True:
         with ledger.connection() as conn:
             shown = [g for g in generations.found(conn, models) if g.shown and g.current]
+            stale = [model for model in models if all(g.model is not model for g in shown)]
             if any(g.position < goal for g in shown):
-                held = [g for g in generations.locked(conn, shown) if g.shown]
+                # Those that another process has replaced meanwhile are gone, and looked for again.
+                held = generations.locked(conn, shown)
                 shown = generations.advance(conn, held, goal, batch) if held else []
-        known = {g.model.NAME: g.position for g in shown}
-        stale = [model for model in models if model.NAME not in known]
         if stale:
-            _renew(ledger, stale, batch, progress=None)
-        elif all(position >= goal for position in known.values()):
-            return {model.NAME: known[model.NAME] for model in models}
+            _renew(ledger, stale, batch, again=False)
+        elif len(shown) == len(models) and all(g.position >= goal for g in shown):
+            return {g.model.NAME: g.position for g in shown}
 
 
 def rebuild(ledger: LedgerHandle, *names: str, batch: int = BATCH, progress: Progress | None = None) -> Rebuilt:
@@ -94,7 +94,7 @@ def rebuild(ledger: LedgerHandle, *names: str, batch: int = BATCH, progress: Pro
         UnknownEventKind: an event is of a later release.
         WaitTimeout: a reader did not let go of a view; the new rows are kept, and the next rebuild shows them.
     """
-    dropped, left = _renew(ledger, _chosen(names), batch, progress=progress)
+    dropped, left = _renew(ledger, _chosen(names), batch, again=True, progress=progress)
     at = positions(ledger)
     return Rebuilt({model.NAME: at[model.NAME] for model in _chosen(names)}, dropped, left)
 
@@ -131,11 +131,17 @@ def _chosen(names: Sequence[str]) -> list[ReadModel]:
     return [model for name, model in MODELS.items() if not names or name in names]
 
 
-def _renew(ledger: LedgerHandle, models: Sequence[ReadModel], batch: int, *, progress: Progress | None) -> tuple[int, int]:
-    """How many tables of old generations were dropped and left, after new ones have taken the place of all that were shown."""
+def _renew(
+    ledger: LedgerHandle, models: Sequence[ReadModel], batch: int, *, again: bool, progress: Progress | None = None
+) -> tuple[int, int]:
+    """How many tables of old generations were dropped and left, after new ones have taken the place of those that were shown.
+
+    Args:
+        again: also where this release's source has folded what is shown.
+    """
     dropped, _ = _sweep(ledger)
     with ledger.connection() as conn:
-        building = generations.begin(conn, models)
+        building = generations.begin(conn, models, again=again)
     behind = True
     while behind:
         goal = order.high(ledger.pool)

@@ -103,14 +103,21 @@ def locked(conn: Connection, wanted: Sequence[Generation]) -> list[Generation]:
     return [replace(known[name, digest], position=position, shown=shown) for name, digest, position, shown in rows]
 
 
-def begin(conn: Connection, models: Sequence[ReadModel]) -> list[Generation]:
-    """A generation of this release's source for each read model that is not shown yet: the one under way, or a new empty one."""
+def begin(conn: Connection, models: Sequence[ReadModel], *, again: bool) -> list[Generation]:
+    """Generations of this release's source that are not shown yet, to be folded: those under way, else new empty ones.
+
+    Args:
+        models: to fold.
+        again: also those whose view shows a generation of this source already; without it they are left out.
+    """
     conn.execute(_EXCLUSIVE)
-    there = found(conn, models)
+    there = [generation for generation in found(conn, models) if generation.current]
     begun = []
     for model in models:
-        under_way = [g for g in there if g.model is model and g.current and not g.shown]
-        begun.append(under_way[0] if under_way else _made(conn, model, shown=False))
+        own = [generation for generation in there if generation.model is model]
+        under_way = [generation for generation in own if not generation.shown]
+        if again or len(own) == len(under_way):
+            begun.append(under_way[0] if under_way else _made(conn, model, shown=False))
     return begun
 
 

@@ -16,7 +16,7 @@ import pytest
 from ledger.errors import UnknownEventKind
 from ledger.ledger import LedgerHandle
 from ledger.migrate import upgrade
-from ledger.projections import MODELS, catch_up, folded, positions, rebuild
+from ledger.projections import MODELS, catch_up, folded, generations, positions, rebuild
 from tests.ledger.conftest import History
 from tests.ledger.projections.histories import age, copied, lines, shown, stored, table, tables
 
@@ -40,7 +40,7 @@ def seen(ledger: LedgerHandle) -> tuple[Any, ...]:
     with ledger.connection() as conn:
         row = conn.execute(MARKED).fetchone()
     assert row is not None
-    return row
+    return tuple(row)
 
 
 OLD, NEW = (99, 99, "marked"), (20, 2, "desk_0")
@@ -164,6 +164,31 @@ def test_an_old_table_that_is_still_read_is_left_and_dropped_by_the_next_run(fol
     assert old not in tables(folded_once, "rewards")
 
 
+def test_a_folder_that_waits_while_the_view_is_swapped_goes_on_with_what_is_shown_then(folded_once: LedgerHandle) -> None:
+    model, done = MODELS["rewards"], list[dict[str, int]]()
+    with folded_once.connection() as conn:
+        building = generations.begin(conn, [model], again=True)
+    History(folded_once).start("rollout-b", 1)
+    goal = folded_once.barrier()
+    with psycopg.connect(folded_once.url) as swapping:
+        generations.show(swapping, building, goal - 1, 100)
+        waiting = threading.Thread(target=lambda: done.append(catch_up(folded_once, "rewards")))
+        waiting.start()
+        while swapping.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')").fetchone() == (
+            0,
+        ):
+            time.sleep(0.01)
+        swapping.commit()
+        waiting.join(20)
+    assert done == [{"rewards": goal}]
+    assert [(g.digest, g.shown) for g in stored(folded_once, "rewards")] == [(building[0].digest, True)]
+
+
+def test_a_change_of_source_that_another_process_has_shown_is_not_folded_again(folded_once: LedgerHandle) -> None:
+    with folded_once.connection() as conn:
+        assert generations.begin(conn, list(MODELS.values()), again=False) == []
+
+
 def test_grants_stay_when_the_columns_change(folded_once: LedgerHandle) -> None:
     age(folded_once, "rewards")
     with folded_once.connection() as conn:
@@ -226,28 +251,32 @@ def long_history(ledger: LedgerHandle) -> int:
     return ledger.barrier()
 
 
-@pytest.mark.parametrize("work", ["catch_up", "rebuild"])
+@pytest.mark.parametrize("work", ["live", "changed source", "rebuild"])
 def test_rows_and_cursor_are_in_step_after_any_kill_and_the_work_goes_on(ledger: LedgerHandle, work: str) -> None:
     goal, draw = long_history(ledger), random.Random(work)
-    catch_up(ledger)
-    before = {name: shown(ledger, name) for name in MODELS}
-    if work == "catch_up":
+    events, reached = ledger.read(limit=10_000), [0]
+    if work != "live":
+        catch_up(ledger)
+        before = {name: shown(ledger, name) for name in MODELS}
+    if work == "changed source":
         for name in MODELS:
             age(ledger, name)
-    events, reached = ledger.read(limit=10_000), [0]
     for _ in range(4):
-        killed(ledger, work, draw.uniform(0.02, 0.25))
-        for name, model in MODELS.items():
-            under_way = [g for g in stored(ledger, name) if not g.shown]
-            for generation in under_way:
-                known = lines(folded(model, [e for e in events if (e.position or 0) <= generation.position]))
-                assert rows_of(ledger, generation.table, model.SHOWN) == known
-        assert {name: shown(ledger, name) for name in MODELS} == before
-        reached.append(min((g.position for name in MODELS for g in stored(ledger, name) if not g.shown), default=goal))
-    assert reached == sorted(reached) and reached[1] > 0
-    steps: list[int] = []
-    rebuild(ledger, progress=lambda done, _: steps.append(done))
+        killed(ledger, "rebuild" if work == "rebuild" else "catch_up", draw.uniform(0.02, 0.25))
+        there = [(model, generation) for name, model in MODELS.items() for generation in stored(ledger, name)]
+        for model, generation in there:
+            known = lines(folded(model, [e for e in events if (e.position or 0) <= generation.position]))
+            assert rows_of(ledger, generation.table, model.SHOWN) == known
+        if work != "live":
+            assert {name: shown(ledger, name) for name in MODELS} == before
+        reached.append(min((g.position for _, g in there if work == "live" or not g.shown), default=goal))
+    assert reached == sorted(reached) and max(reached) > 0
+    if work == "live":
+        catch_up(ledger)
+        before = {name: shown(ledger, name) for name in MODELS}
+    rebuild(ledger)
     assert {name: shown(ledger, name) for name in MODELS} == before
+    assert {name: table(ledger, name) for name in MODELS} == {name: lines(folded(MODELS[name], events)) for name in MODELS}
     assert all([g.current and g.shown for g in stored(ledger, name)] == [True] for name in MODELS)
 
 
