@@ -155,6 +155,8 @@ def _renew(
         behind = reached < goal
         if progress is not None:
             progress(reached, goal)
+    with ledger.connection() as conn:
+        generations.index(conn, building)
     _swap(ledger, building, batch)
     after, left = _sweep(ledger)
     return dropped + after, left

@@ -43,6 +43,14 @@ def seen(ledger: LedgerHandle) -> tuple[Any, ...]:
     return tuple(row)
 
 
+def indexes(ledger: LedgerHandle) -> set[tuple[str, str]]:
+    """Read model and columns of every index of the tables that the views show."""
+    current = {g.table: name for name in MODELS for g in stored(ledger, name) if g.shown}
+    with ledger.connection() as conn:
+        rows = conn.execute("SELECT tablename, indexdef FROM pg_indexes WHERE tablename = ANY (%s)", (list(current),)).fetchall()
+    return {(current[table], definition.partition("USING")[2]) for table, definition in rows}
+
+
 OLD, NEW = (99, 99, "marked"), (20, 2, "desk_0")
 
 
@@ -56,10 +64,10 @@ def test_a_fresh_database_has_empty_views_and_migrating_again_makes_no_more(ledg
 
 @pytest.mark.parametrize("aged", [False, True])
 def test_readers_see_the_old_rows_until_all_new_ones_are_there(folded_once: LedgerHandle, aged: bool) -> None:
+    steps, before = list[tuple[int, int]](), indexes(folded_once)
     if aged:
         for name in MODELS:
             age(folded_once, name)
-    steps: list[tuple[int, int]] = []
 
     def progress(done: int, total: int) -> None:
         steps.append((done, total))
@@ -71,6 +79,7 @@ def test_readers_see_the_old_rows_until_all_new_ones_are_there(folded_once: Ledg
     assert result.positions == positions(folded_once) == dict.fromkeys(MODELS, 21)
     assert (result.dropped, result.left) == (len(MODELS), 0)
     assert all(len(tables(folded_once, name)) == 1 for name in MODELS)
+    assert indexes(folded_once) == before
     rebuild(folded_once)
     assert seen(folded_once) == NEW
 
