@@ -76,7 +76,7 @@ def log_tables() -> list[str]:
 
     from ledger.tables import READ_MODELS, ProjectionCursor
 
-    derived = {str(ProjectionCursor.__tablename__), *(str(model.__tablename__) for model in READ_MODELS)}
+    derived = {str(ProjectionCursor.__tablename__), *READ_MODELS}
     return sorted(set(SQLModel.metadata.tables) - derived)
 
 

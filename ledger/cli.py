@@ -7,15 +7,14 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger import cli_guard, cli_operate, cli_read, cli_recall, embedded
+from ledger import cli_guard, cli_operate, cli_read, cli_rebuild, cli_recall, embedded
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
 from ledger.migrate import head_revision
 from ledger.settings import Settings
-from ledger.terminal import cell, console, plain, print_json
+from ledger.terminal import bar, cell, console, plain, print_json
 from ledger.verify import verify as verify_ledger
 
 GROUP = "tallystick.commands"
@@ -30,6 +29,7 @@ cli_read.add_to(app)
 cli_operate.add_to(app)
 cli_recall.add_to(app)
 cli_guard.add_to(app)
+cli_rebuild.add_to(app)
 
 
 @app.callback()
@@ -73,9 +73,9 @@ def migrate(ctx: typer.Context) -> None:
 @app.command()
 def verify(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False) -> None:
     """Derive everything that is hashed or stored twice again; exit code 1 with the first event that does not fit."""
-    with open_asked(ctx) as ledger, _bar() as bar:
-        task = bar.add_task("verify", total=None)
-        report = verify_ledger(ledger, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    with open_asked(ctx) as ledger, bar() as shown:
+        task = shown.add_task("verify", total=None)
+        report = verify_ledger(ledger, progress=lambda done, total: shown.update(task, completed=done, total=total))
     if as_json:
         problems = [{"position": p.position, "subject": p.subject, "fault": p.fault} for p in report.problems]
         print_json({"intact": report.intact, "events": report.events, "position": report.position, "blobs": report.blobs,
@@ -154,13 +154,6 @@ def _embedded_settings(ctx: typer.Context) -> Settings:
     if settings.database_url is not None:
         raise SettingsError("TALLY_DATABASE_URL names a server that is not ours to start or stop; unset it to use the embedded one")
     return settings
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(error=True),
-        transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
 
 
 def _say(line: str) -> None:

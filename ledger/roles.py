@@ -147,7 +147,7 @@ def _kind(name: str) -> str:
 
     if name in (*APPEND_ONLY, "token_live"):
         return "log"
-    declared = name in SQLModel.metadata.tables and name not in {str(model.__tablename__) for model in READ_MODELS}
+    declared = name in SQLModel.metadata.tables and name not in READ_MODELS
     return "kept" if declared or name in (*VIEWS, "alembic_version") else "read model"
 
 

@@ -144,3 +144,16 @@ def test_the_command_runs_as_a_process_and_its_pipe_may_close(ledger: LedgerHand
     assert json.loads(piped.stdout)["kind"] == "WorldRegistered"
     # Tests connect as the superuser, of which a process says so; a broken pipe says nothing more.
     assert [line.split(":")[0] for line in piped.stderr.splitlines()] == ["tallystick is a superuser"]
+
+
+def test_rebuild_folds_what_is_named_and_says_how_far(
+    ledger: LedgerHandle, sealed: Callable[[LedgerHandle], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sealed(ledger)
+    assert run(["rebuild"], settings=at(ledger)) == 0
+    every = "bundles, groups, rollouts, calls, verdicts, rewards"
+    assert capsys.readouterr().out == f"{every} folded up to position 21; old tables dropped: 6\n"
+    assert run(["rebuild", "rewards"], settings=at(ledger)) == 0
+    assert capsys.readouterr().out == "rewards folded up to position 21; old tables dropped: 1\n"
+    assert run(["rebuild", "fish"], settings=at(ledger)) == 2
+    assert capsys.readouterr().err == f"UnknownId: no read model 'fish'; there are {every}\n"

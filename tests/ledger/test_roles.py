@@ -107,7 +107,7 @@ WRITES = [
     "INSERT INTO token_live DEFAULT VALUES", "SELECT nextval('event_id_seq')", "SELECT setval('event_id_seq', 1)",
     "SELECT lock_heads('l', 'p', '{}', '{}')", "SELECT begin_bulk('l', 'p', '{}', '{}', '{}', '{}', '{}')",
     "SELECT pack_tokens(1, 's', '{}', '', '')", "INSERT INTO checkpoint VALUES ('o', 1, '', '')", "INSERT INTO tree_tile VALUES (0, 0, '')",
-    "CREATE TABLE mine (x int)", *(f"DELETE FROM {model.__tablename__}" for model in READ_MODELS), "UPDATE projection_cursor SET position = 0",
+    "CREATE TABLE mine (x int)", *(f"DELETE FROM {name}" for name in READ_MODELS), "UPDATE projection_cursor SET position = 0",
     "INSERT INTO consumer_cursor VALUES ('c', 1)",
 ]  # fmt: skip
 ORDERED_BY_FUNCTION = [

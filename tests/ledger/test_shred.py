@@ -136,7 +136,7 @@ def test_no_read_model_holds_text_of_a_subject(ledger: LedgerHandle, sealed: Cal
     ledger.barrier()
     projections.catch_up(ledger)
     with ledger.connection() as conn:
-        rows = [str(row) for model in READ_MODELS for row in conn.execute(f"SELECT t::text FROM {model.__tablename__} AS t").fetchall()]
+        rows = [str(row) for name in READ_MODELS for row in conn.execute(f"SELECT t::text FROM {name} AS t").fetchall()]
     assert len(rows) >= 6
     for said in ("ann", "Ann", "send_email", "the mail went out", "def own_checker", "outbox"):
         assert not any(said in row for row in rows)
