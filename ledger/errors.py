@@ -90,3 +90,11 @@ class WorldFailed(TallyError):
 
 class VerifierFailed(TallyError):
     """A verifier broke, so it gave no verdict."""
+
+
+class SealRefused(TallyError):
+    """Signing would contradict a checkpoint that was published, or the signing key or its state does not fit this ledger."""
+
+
+class NotSealed(TallyError):
+    """An event has no checkpoint yet, so nothing about it can be proved."""

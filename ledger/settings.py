@@ -18,6 +18,8 @@ class Settings(BaseSettings):
         project: namespace of streams and keys within a ledger.
         actor: pseudonym that this process writes as.
         gateway_port, ui_port, dagster_port: loopback ports of the three services.
+        seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
+        witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """
 
     model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True)
@@ -30,6 +32,18 @@ class Settings(BaseSettings):
     gateway_port: int = Field(default=8700, ge=0, le=65535)
     ui_port: int = Field(default=8501, ge=1, le=65535)
     dagster_port: int = Field(default=3000, ge=1, le=65535)
+    seal_key_file: Path | None = None
+    witness_file: Path | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the signing key."""
+        return self.seal_key_file or self.data_dir / "keys" / "seal.key"
+
+    @property
+    def witness(self) -> Path:
+        """The file of published checkpoints."""
+        return self.witness_file or self.data_dir / "checkpoints.txt"
 
     @field_validator("data_dir")
     @classmethod
