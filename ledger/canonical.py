@@ -42,8 +42,12 @@ def validated_bytes(value: Json) -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         return canonical_bytes(value)
-    # What the encoder lets pass shows in its output; text that only looks like it takes the slow way too.
-    return canonical_bytes(value) if b"\\u0000" in data or b"-0.0" in data or _LARGE(data) else data
+    return data if unsuspicious(data) else canonical_bytes(value)
+
+
+def unsuspicious(data: bytes) -> bool:
+    """Whether the encoder's output shows nothing that it lets pass and c1 does not; text that only looks like it is suspicious too."""
+    return not (b"\\u0000" in data or b"-0.0" in data or _LARGE(data))
 
 
 def digest(value: Json, *, allow_nul: bool = False) -> str:

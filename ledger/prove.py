@@ -108,7 +108,7 @@ def _event(conn: Connection, event_id: str) -> tuple[LeafFields, bytes, int | No
     ).fetchone()
     if row is None:
         raise UnknownId(f"no event {event_id}")
-    fields = LeafFields(*row[:8], stamp(row[8]), *row[9:13], bytes(row[13]))
+    fields = LeafFields._make([*row[:8], stamp(row[8]), *row[9:13], bytes(row[13])])
     return fields, bytes(row[14]), None if row[15] is None else int(row[15])
 
 
