@@ -79,7 +79,7 @@ def judge(heads: Sequence[Head], roots: dict[int, bytes], size: int, forks: dict
     }  # fmt: skip
     given_up = [head for head in heads if _given_up(head, roots, valid.values())]
     left = sorted((head for head in heads if head not in given_up), key=lambda head: (head.head.size, head.inside))
-    problems = [*_split(left), *_missing(left, size), *_interval(left, roots), *_rows(left, roots)]
+    problems = [*_split(left), *_missing(left, roots, size), *_interval(left, roots), *_rows(left, roots)]
     problems += [
         Problem(position, f"fork {fork.fork}", f"it names root {fork.common_root} for {fork.common_size} events, which is not theirs")
         for position, fork in valid.items()
@@ -104,10 +104,14 @@ def _split(heads: Sequence[Head]) -> Iterable[Problem]:
             yield Problem(head.head.size, "split view", f"{other}, and {head.where} one with root {b64(head.head.root)}")
 
 
-def _missing(heads: Sequence[Head], size: int) -> Iterable[Problem]:
+def _missing(heads: Sequence[Head], roots: dict[int, bytes], size: int) -> Iterable[Problem]:
     beyond = [head for head in heads if head.head.size > size]
     if beyond:
-        yield Problem(size + 1, f"events {size + 1} to {beyond[-1].head.size}", f"they are not here, and {beyond[-1]}")
+        agreed = max((head.head.size for head in heads if roots.get(head.head.size) == head.head.root), default=0)
+        yield Problem(
+            agreed + 1, f"events {agreed + 1} to {beyond[-1].head.size}",
+            f"not all of them are here: the order ends at position {size}, and {beyond[-1]}",
+        )  # fmt: skip
 
 
 def _interval(heads: Sequence[Head], roots: dict[int, bytes]) -> Iterable[Problem]:

@@ -211,7 +211,7 @@ def deleted_without_a_trace(conn: Connection, rng: random.Random) -> list[int]:
     renumber(conn)
     tiles_again(conn)
     checkpoints_again(conn, rng, position - 1)
-    return list(range(position, sealed_size(conn) + 1)) or [position]
+    return [position]
 
 
 @change
@@ -240,7 +240,7 @@ def inserted_event(conn: Connection, rng: random.Random) -> list[int]:
     renumber(conn)
     tiles_again(conn)
     checkpoints_again(conn, rng, position - 1)
-    return list(range(position, sealed_size(conn) + 1)) or [position]
+    return [position]
 
 
 @change
@@ -274,7 +274,7 @@ def truncated(conn: Connection, rng: random.Random) -> list[int]:
         renumber(conn)
     conn.execute("DELETE FROM checkpoint WHERE size >= %s", (position,))
     conn.execute("DELETE FROM tree_tile WHERE index >= (%s::bigint >> (8 * (level + 1)))", (position - 1,))
-    return list(range(position, position + 100))
+    return [position]
 
 
 @change
@@ -286,7 +286,7 @@ def forked_tail(conn: Connection, rng: random.Random) -> list[int]:
         leaf_again(conn, ident)
     tiles_again(conn)
     checkpoints_again(conn, rng, position - 1)
-    return list(range(position, position + 5))
+    return [position]
 
 
 @change

@@ -239,8 +239,8 @@ def test_a_fork_that_nobody_signed_excuses_nothing(ledger: LedgerHandle, files: 
         store.append(conn, ledger.ledger_id, "ledger", [ledger.new(body)])
     report = audited(ledger, files)
     assert report.forks == ()
-    assert report.problems[0].position == 3
-    assert "they are not here" in report.problems[0].fault
+    assert report.problems[0].position == 2
+    assert "not all of them are here: the order ends at position 2" in report.problems[0].fault
 
 
 def test_no_fork_hides_a_change(ledger: LedgerHandle, files: SealFiles, sealed: Callable[[LedgerHandle], None]) -> None:

@@ -168,7 +168,7 @@ def test_a_large_clean_log_raises_no_alarm(cluster: Any, tmp_path: Path) -> None
     url = cluster.migrated_database()
     files = SealFiles(tmp_path / "seal.key", tmp_path / "checkpoints.txt")
     with open_ledger(url, project="test", actor_id="tester") as ledger, sealer(ledger, files) as own:
-        history = _Gathering(ledger)
+        history = GatheringHistory(ledger)
         history.task()
         number = 0
         while history.written < wanted:
@@ -188,7 +188,7 @@ def test_a_large_clean_log_raises_no_alarm(cluster: Any, tmp_path: Path) -> None
     cluster.drop(url)
 
 
-class _Gathering(History):
+class GatheringHistory(History):
     """A history that is appended a few hundred events at a time."""
 
     def __init__(self, ledger: LedgerHandle) -> None:
