@@ -30,7 +30,13 @@ def check(conn: Connection) -> Iterator[Problem]:
             continue
         if position > reached[0]:
             yield Problem(None, f"read model {model.NAME}", f"its cursor is at position {position}; the log ends at {reached[0]}")
-        yield from _compare(conn, model, position)
+        try:
+            with conn.transaction():
+                found = list(_compare(conn, model, position))
+        except psycopg.DataError as error:
+            # A body that is no JSON; the event itself is named by the check of events.
+            found = [Problem(None, f"read model {model.NAME}", f"it cannot be folded again: {error.diag.message_primary}")]
+        yield from found
 
 
 def _compare(conn: Connection, model: ReadModel, position: int) -> Iterator[Problem]:
