@@ -15,7 +15,7 @@ import psycopg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger import checkpoint, order, seal_files, tiles
-from ledger.errors import CheckpointError, SealRefused, TreeError, WaitTimeout
+from ledger.errors import CheckpointError, LedgerUnavailable, SealRefused, TreeError, WaitTimeout
 from ledger.exclusive import exclusive
 from ledger.ledger import LedgerHandle
 from ledger.proof import Checkpoint, b64
@@ -60,7 +60,14 @@ class Sealer:
         Raises:
             SealRefused: the tree in the database is not that of its newest checkpoint.
             TreeError: a position is missing.
+            LedgerUnavailable: the connection is gone, and with it the right to sign; a new sealer looks first at what was published.
         """
+        try:
+            return self._seal()
+        except psycopg.OperationalError as error:
+            raise LedgerUnavailable(f"cannot seal: {str(error).strip()}") from error
+
+    def _seal(self) -> Checkpoint | None:
         order.barrier(self.ledger.pool)
         with self.conn.transaction():
             self.conn.execute("SET LOCAL synchronous_commit = on")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from ledger import checkpoint, order, proof, seal_files, store, tiles, tree
-from ledger.errors import CheckpointError, SealRefused, TallyError, WaitTimeout
+from ledger.errors import CheckpointError, LedgerUnavailable, SealRefused, TallyError, WaitTimeout
 from ledger.events import LogForked
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.proof import Checkpoint
@@ -108,6 +108,21 @@ def test_only_one_process_seals(ledger: LedgerHandle, files: SealFiles) -> None:
     with open_ledger(ledger.url, project="other", actor_id="tester") as other, sealer(ledger, files):  # noqa: SIM117
         with pytest.raises(TallyError, match="held by another process"), sealer(other, files, wait_s=0.1):
             pass
+
+
+def test_a_sealer_whose_connection_is_gone_signs_nothing(ledger: LedgerHandle, files: SealFiles, history: Any) -> None:
+    seal_once(ledger, files)
+    history.task()
+    with pytest.raises((LedgerUnavailable, psycopg.OperationalError)), sealer(ledger, files) as own:
+        with psycopg.connect(ledger.url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", (own.conn.info.backend_pid,))
+        with pytest.raises(LedgerUnavailable, match="cannot seal"):
+            own.seal()
+        raise LedgerUnavailable("as expected")
+    assert [head.size for head in witnessed(files)] == [1]
+    head = seal_once(ledger, files)
+    assert head is not None
+    assert audited(ledger, files).intact
 
 
 def test_a_note_that_was_signed_and_not_committed_is_committed_at_the_next_start(

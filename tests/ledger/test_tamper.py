@@ -215,7 +215,9 @@ def _query(log: Log, statement: str) -> list[Any]:
 def test_a_body_that_is_no_json_ends_no_audit(log: Log) -> None:
     with psycopg.connect(log.ledger.url) as conn:
         conn.execute("SET LOCAL session_replication_role = replica")
-        row = conn.execute("SELECT o.position, o.id FROM event_order AS o JOIN event AS e USING (id) WHERE e.kind = 'RolloutEnded'").fetchone()
+        row = conn.execute(
+            "SELECT o.position, o.id FROM event_order AS o JOIN event AS e USING (id) WHERE e.kind = 'RolloutEnded'"
+        ).fetchone()
         assert row is not None
         conn.execute("UPDATE event SET body = '{' WHERE id = %s", (row[1],))
         report = log.examined(conn)
