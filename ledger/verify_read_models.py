@@ -33,8 +33,8 @@ def check(conn: Connection) -> Iterator[Problem]:
         try:
             with conn.transaction():
                 found = list(_compare(conn, model, position))
-        except psycopg.DataError as error:
-            # A body that is no JSON; the event itself is named by the check of events.
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            # A body that is no JSON or lacks a field; the event itself is named by the check of events.
             found = [Problem(None, f"read model {model.NAME}", f"it cannot be folded again: {error.diag.message_primary}")]
         yield from found
 
