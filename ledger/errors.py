@@ -118,3 +118,11 @@ class VerifierFailed(TallyError):
 
 class BackupError(TallyError):
     """A backup cannot be made, is damaged, or does not fit where it shall be restored."""
+
+
+class SealRefused(TallyError):
+    """Signing would contradict a checkpoint that was published, or the signing key or its state does not fit this ledger."""
+
+
+class NotSealed(TallyError):
+    """An event has no checkpoint yet, so nothing about it can be proved."""

@@ -23,6 +23,8 @@ class Settings(BaseSettings):
         secret_patterns_file: TOML with further patterns.
         subject_kek_file: 64 hexadecimal digits, the key around the subjects' keys; None keeps those as they are.
         statement_timeout_s: seconds that one statement may take; 0 for no limit.
+        seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
+        witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """
 
     model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True)
@@ -39,6 +41,18 @@ class Settings(BaseSettings):
     secret_patterns_file: Path | None = None
     subject_kek_file: Path | None = None
     statement_timeout_s: float = Field(default=600, ge=0, le=86400)
+    seal_key_file: Path | None = None
+    witness_file: Path | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the signing key."""
+        return self.seal_key_file or self.data_dir / "keys" / "seal.key"
+
+    @property
+    def witness(self) -> Path:
+        """The file of published checkpoints."""
+        return self.witness_file or self.data_dir / "checkpoints.txt"
 
     @field_validator("data_dir")
     @classmethod

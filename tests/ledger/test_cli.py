@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +18,9 @@ from ledger.terminal import plain
 
 
 def at(ledger: LedgerHandle) -> Settings:
-    return Settings(database_url=ledger.url, project=ledger.project, actor="tester")
+    return Settings(
+        data_dir=Path(tempfile.gettempdir()) / ledger.ledger_id, database_url=ledger.url, project=ledger.project, actor="tester"
+    )
 
 
 def test_trace_shows_the_chain_on_one_screen(

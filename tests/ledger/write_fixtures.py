@@ -38,7 +38,9 @@ def _value(schema: Mapping[str, Any], defs: Mapping[str, Any], full: bool) -> An
             names = schema["properties"] if full else schema.get("required", [])
             return {name: _value(schema["properties"][name], defs, full) for name in names}
         case "object":
-            return {"a": _value(schema["additionalProperties"], defs, full)} if full else {}
+            # Other ids than those outside: what is named once may not be named again.
+            held = json.dumps(_value(schema["additionalProperties"], defs, full)).replace("x-1", "x-2")
+            return {"a": json.loads(held)} if full else {}
         case "array":
             return [_value(schema["items"], defs, full)] if full else []
         case "string":
