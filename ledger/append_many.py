@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
-from ledger import store
 from ledger.ledger import LedgerHandle
 from ledger.store import New, Receipt
 
@@ -25,7 +24,7 @@ def append_many(ledger: LedgerHandle, events: Iterable[New], *, events_each: int
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tally-append-many") as thread:
         under_way: Future[Receipt] | None = None
         while chunk := list(islice(source, events_each)):
-            batch = store.prepare_all(ledger.ledger_id, ledger.project, chunk)
+            batch = ledger.prepare(chunk)
             if under_way is not None:
                 yield under_way.result()
             under_way = thread.submit(ledger.append_prepared, batch)

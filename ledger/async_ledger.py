@@ -47,14 +47,15 @@ class AsyncLedger:
 
     async def append(self, events: Sequence[New], *, expected: Mapping[str, int] | None = None) -> Receipt:
         """Receipt for events that are durably committed, all or none; see `ledger.store.append`."""
-        batch = store.prepare_all(self.handle.ledger_id, self.handle.project, events, expected)
-        if batch.large or not batch.small:
-            return await asyncio.to_thread(self.handle.append, events, expected=expected)
+        batch = self.handle.prepare(events, expected=expected)
+        if batch.large or not batch.small or not self.handle.rights.appends:
+            return await asyncio.to_thread(self.handle.append_prepared, batch)
         async with self._connection() as conn:
             try:
                 cursor = await conn.execute(*store.small_query(self.handle.ledger_id, self.handle.project, batch))
             except psycopg.Error as error:
-                raise store.known_error(error) from error
+                self.handle.raise_known(error)
+                raise
             return store.small_receipt(batch, await cursor.fetchone())
 
     async def read(

@@ -12,14 +12,15 @@ from psycopg import sql
 
 from ledger import backup_dagster
 from ledger.backup_files import Manifest, Progress, Table, Writer, new_folder, write_manifest
+from ledger.checkpoint import vkey
 from ledger.errors import BackupError
 from ledger.ledger import LedgerHandle
 from ledger.log_root import Connection, prove
+from ledger.seal_files import read_key
 from ledger.settings import Settings, public_settings
 
-FILES = ("dagster", "seal")
-"""Below the data folder: Dagster's home, and what was published of the log (checkpoints, verifier keys)."""
-SIGNING_KEY = Path("seal") / "signing.key"
+FOLDERS = ("dagster",)
+"""Below the data folder: Dagster's home."""
 SECRET = b"PRIVATE"
 """Stands in every textual form of a private key (PEM, C2SP); a file that holds it is never part of a backup."""
 _LOOKED_AT = 64 * 1024
@@ -61,6 +62,10 @@ def backup(
             # Sequences are outside of snapshots: read last, they are beyond every number in the copy.
             sequences = _sequences(conn)
         left_out = [f"{name}: holds a private key" for name in _copy_files(settings, writer)]
+        if settings.seal_key.is_file() and log.checkpoint is not None:
+            public = vkey(log.checkpoint.origin, read_key(settings.seal_key).public_key())
+            with writer.file("files/keys/seal.vkey.zst") as write:
+                write(f"{public}\n".encode())
         left_out += backup_dagster.dump(settings, writer)
         manifest = Manifest(
             version("tallystick"), now.isoformat(), server, revision, width, log, copied, sequences, writer.files,
@@ -76,7 +81,7 @@ def log_tables() -> list[str]:
 
     from ledger.tables import READ_MODELS, ProjectionCursor
 
-    derived = {str(ProjectionCursor.__tablename__), *(str(model.__tablename__) for model in READ_MODELS)}
+    derived = {str(ProjectionCursor.__tablename__), *READ_MODELS}
     return sorted(set(SQLModel.metadata.tables) - derived)
 
 
@@ -94,7 +99,7 @@ def export_key(settings: Settings, target: Path) -> Path:
     Raises:
         BackupError: there is no key, or something of that name exists.
     """
-    key = settings.data_dir / SIGNING_KEY
+    key = settings.seal_key
     try:
         data = key.read_bytes()
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -147,19 +152,19 @@ def _sequences(conn: Connection) -> dict[str, int]:
 
 def _copy_files(settings: Settings, writer: Writer) -> list[str]:
     """Names of the files that were not copied because they hold a private key."""
+    found = [path for folder in FOLDERS for path in sorted((settings.data_dir / folder).rglob("*"))]
+    named = {path: str(path.relative_to(settings.data_dir)) for path in found} | {settings.witness: "checkpoints.txt"}
     secret = []
-    for folder in FILES:
-        for path in sorted((settings.data_dir / folder).rglob("*")):
-            if not path.is_file() or path.is_symlink():
+    for path, name in named.items():
+        if not path.is_file() or path.is_symlink():
+            continue
+        with path.open("rb") as file:
+            piece = file.read(_LOOKED_AT)
+            if path == settings.seal_key or SECRET in piece:
+                secret.append(name)
                 continue
-            name = str(path.relative_to(settings.data_dir))
-            with path.open("rb") as file:
-                piece = file.read(_LOOKED_AT)
-                if path == settings.data_dir / SIGNING_KEY or SECRET in piece:
-                    secret.append(name)
-                    continue
-                with writer.file(f"files/{name}.zst") as write:
-                    while piece:
-                        write(piece)
-                        piece = file.read(1 << 20)
+            with writer.file(f"files/{name}.zst") as write:
+                while piece:
+                    write(piece)
+                    piece = file.read(1 << 20)
     return secret

@@ -45,9 +45,12 @@ def validated_bytes(value: Json, *, integers: bool = True) -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         return canonical_bytes(value)
-    # What the encoder lets pass shows in its output; text that only looks like it takes the slow way too.
-    suspect = b"\\u0000" in data or b"-0.0" in data or (integers and _LARGE(data))
-    return canonical_bytes(value) if suspect else data
+    return data if unsuspicious(data, integers=integers) else canonical_bytes(value)
+
+
+def unsuspicious(data: bytes, *, integers: bool = True) -> bool:
+    """Whether the encoder's output shows nothing that it lets pass and c1 does not; text that only looks like it is suspicious too."""
+    return not (b"\\u0000" in data or b"-0.0" in data or (integers and _LARGE(data)))
 
 
 def digest(value: Json, *, allow_nul: bool = False) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ledger.cli_seal import verifier_key
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.errors import ExportFault, PushRefused, SettingsError, UnknownEventKind
 from ledger.interchange.carried import Progress as Report
@@ -22,9 +23,11 @@ from ledger.interchange.native_check import check_export as check_file
 from ledger.interchange.push import Pushed
 from ledger.interchange.push import push as push_source
 from ledger.interchange.records import SUFFIXES
-from ledger.ledger import LedgerHandle, open_ledger
+from ledger.ledger import Guards, LedgerHandle, open_ledger
 from ledger.proof import KeyFault, parse_key
+from ledger.seal_files import seal_files
 from ledger.settings import Settings
+from ledger.subjects import read_kek
 from ledger.terminal import cell, console, print_json
 from ledger.upcast import CLASSES
 
@@ -35,6 +38,9 @@ WithKeys = Annotated[
     bool, typer.Option("--with-keys", help="Let the salts and keys of subjects travel, so that their text can be read there.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, write nothing, say what would be pushed.")]
+KekFile = Annotated[
+    Path | None, typer.Option("--kek-file", help="File with the key around the subjects' keys at URL, where those are wrapped.")
+]
 Url = Annotated[str, typer.Argument(metavar="URL", help="postgresql://… of the other ledger's database.")]
 NAMES_SHOWN = 10
 
@@ -105,28 +111,44 @@ def push(
     ctx: typer.Context,
     url: Url,
     *,
-    key: Key,
+    key: Annotated[
+        str | None, typer.Option(help="Verifier key of the log, or a file that holds it; without it that of the signing key here.")
+    ] = None,
     file: Annotated[
-        Path | None, typer.Option("--from", exists=True, dir_okay=False, help="Push this export in place of the ledger.")
+        Path | None, typer.Option("--from", exists=True, dir_okay=False, help="Push this export in place of the ledger; needs --key.")
     ] = None,
     with_keys: WithKeys = False,
+    kek_file: KekFile = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Push this ledger, up to its newest checkpoint, into the one at URL."""
-    settings, trusted = asked_settings(ctx), _key(key)
+    settings, trusted = asked_settings(ctx), None if key is None else _key(key)
     if file is not None:
-        with _other(url, settings) as target:
+        if trusted is None:
+            raise SettingsError("--from without --key; allowed: with the verifier key of the log in the file, from elsewhere than the file")
+        with _other(url, settings, kek_file) as target:
             _run("push", FileSource(file, trusted), target, trusted, dry_run=dry_run, as_json=as_json)
         return
-    with open_asked(ctx) as ledger, _other(url, settings) as target:
-        _run("push", LedgerSource(ledger, with_keys=with_keys), target, trusted, dry_run=dry_run, as_json=as_json)
+    with open_asked(ctx) as ledger, _other(url, settings, kek_file) as target:
+        source = LedgerSource(ledger, with_keys=with_keys)
+        own = verifier_key(ledger, seal_files(settings)) if trusted is None else trusted
+        _run("push", source, target, own, dry_run=dry_run, as_json=as_json)
 
 
-def pull(ctx: typer.Context, url: Url, *, key: Key, with_keys: WithKeys = False, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def pull(
+    ctx: typer.Context,
+    url: Url,
+    *,
+    key: Key,
+    with_keys: WithKeys = False,
+    kek_file: KekFile = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Pull the ledger at URL, up to its newest checkpoint, into this one."""
     trusted = _key(key)
-    with open_asked(ctx) as ledger, _other(url, asked_settings(ctx)) as source:
+    with open_asked(ctx) as ledger, _other(url, asked_settings(ctx), kek_file) as source:
         _run("pull", LedgerSource(source, with_keys=with_keys), ledger, trusted, dry_run=dry_run, as_json=as_json)
 
 
@@ -190,10 +212,11 @@ def _key(given: str) -> str:
     return text
 
 
-def _other(url: str, settings: Settings) -> LedgerHandle:
+def _other(url: str, settings: Settings, kek_file: Path | None) -> LedgerHandle:
     checked = Settings(data_dir=settings.data_dir, database_url=url, project=settings.project, actor=settings.actor)
     assert checked.database_url is not None
-    return open_ledger(checked.database_url, project=settings.project, actor_id=settings.actor, pool_size=4)
+    guards = Guards(kek=read_kek(kek_file))
+    return open_ledger(checked.database_url, project=settings.project, actor_id=settings.actor, pool_size=4, guards=guards)
 
 
 @contextmanager

@@ -3,10 +3,11 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from ledger.canonical import parse
-from ledger.errors import CanonicalError, UnknownEventKind, UnknownId
+from ledger.errors import BlobError, CanonicalError, UnknownEventKind, UnknownId
 from ledger.events import (
     BlobRef,
     BundleSealed,
@@ -45,6 +46,8 @@ from ledger.order import Recorded
 from ledger.projections import MODELS, folded
 
 Body = TypeVar("Body", bound=EventBody)
+SHREDDED = "(shredded)"
+WITHHELD = "(withheld)"
 
 
 @dataclass
@@ -66,18 +69,23 @@ class Chain:
                 self.broken_events.append(f"position {event.position} {event.kind} cannot be read: {error}")
         asked = [body.rollout_id for _, body in self.of(RewardDerived) if body.reward_id == ident] if noun == "reward" else [ident]
         self.rollout_id = asked[0] if asked else ""
-        self.tokens = {body.call_id: call_tokens(body, self.found.data) for _, body in self.of(ModelCalled)}
+        self.tokens = {body.call_id: call_tokens(body, self.found.data, self.unreadable) for _, body in self.of(ModelCalled)}
 
     @property
     def data(self) -> dict[str, bytes]:
         """The bytes of each blob that could be read, by blob id."""
         return self.found.data
 
+    @cached_property
+    def unreadable(self) -> dict[str, BlobError]:
+        """Why nothing is known of each blob whose subject was shredded or whose key stayed with another ledger, by blob id."""
+        return {**self.found.shredded, **self.found.withheld}
+
     @property
     def broken_blobs(self) -> list[str]:
         """What is wrong with each blob that is shown and cannot be read."""
         wanted = dict.fromkeys(ref.blob_id for _, body in self.bodies for ref in _shown(body))
-        missing = [blob_id for blob_id in wanted if blob_id not in self.data]
+        missing = [blob_id for blob_id in wanted if blob_id not in self.data and blob_id not in self.unreadable]
         return [self.found.broken.get(blob_id, f"no blob {blob_id} in this ledger") for blob_id in missing]
 
     def of(self, kind: type[Body]) -> Iterator[tuple[Recorded, Body]]:
@@ -91,7 +99,9 @@ class Chain:
         return hashlib.sha256(self.data[ref.blob_id]).hexdigest() if ref.blob_id in self.data else None
 
     def text(self, ref: BlobRef | None) -> str | None:
-        """A blob as text; None when there is none or it cannot be read."""
+        """A blob as text, `SHREDDED` or `WITHHELD` for one without a key here; None when there is none or it cannot be read."""
+        if ref is not None and ref.blob_id in self.unreadable:
+            return SHREDDED if ref.blob_id in self.found.shredded else WITHHELD
         if ref is None or ref.blob_id not in self.data:
             return None
         try:
@@ -147,6 +157,8 @@ def assembled(chain: Chain) -> Trace:
             blobs=len(chain.data),
             tokens=chain.tokens,
             broken=(chain.broken_events, chain.broken_blobs),
+            shredded=set(chain.found.shredded),
+            withheld=set(chain.found.withheld),
         ),
     )
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import psycopg
+
+from ledger import tree
 
 Connection = psycopg.Connection[Any]
 BATCH = 10_000
@@ -39,32 +40,20 @@ class LogProof:
 
 
 def roots(leaves: Iterable[bytes], sizes: Sequence[int]) -> dict[int, bytes]:
-    """The root after each of `sizes` leaves, and after all of them; sizes beyond the end are left out.
-
-    Source: RFC 9162 section 2.1.1.
-    """
-    wanted, found, peaks, size = set(sizes), {}, list[tuple[int, bytes]](), 0
-    if 0 in wanted:
-        found[0] = _bagged(peaks)
+    """The root after each of `sizes` leaves, and after all of them; sizes beyond the end are left out."""
+    wanted, edge = set(sizes), tree.Edge()
+    found = {0: tree.edge_root(edge)}
+    pending: list[bytes] = []
     for leaf in leaves:
-        size, height, node = size + 1, 0, leaf
-        while peaks and peaks[-1][0] == height:
-            node = sha256(b"\x01" + peaks.pop()[1] + node).digest()
-            height += 1
-        peaks.append((height, node))
-        if size in wanted:
-            found[size] = _bagged(peaks)
-    found[size] = _bagged(peaks)
+        pending.append(leaf)
+        if edge.size + len(pending) in wanted or len(pending) == BATCH:
+            edge, _ = tree.extend(edge, pending)
+            pending = []
+            if edge.size in wanted:
+                found[edge.size] = tree.edge_root(edge)
+    edge, _ = tree.extend(edge, pending)
+    found[edge.size] = tree.edge_root(edge)
     return found
-
-
-def _bagged(peaks: Sequence[tuple[int, bytes]]) -> bytes:
-    if not peaks:
-        return sha256(b"").digest()
-    root = peaks[-1][1]
-    for _, node in reversed(peaks[:-1]):
-        root = sha256(b"\x01" + node + root).digest()
-    return root
 
 
 def prove(conn: Connection, upto: int | None = None) -> LogProof:

@@ -11,10 +11,8 @@ from ledger import canonical, ids
 from ledger.blobs import Pending
 from ledger.errors import InvalidEvent
 from ledger.events import EventBody
+from ledger.limits import LIMITS, Limits, check_event
 from ledger.proof import LeafFields, leaf_parts
-
-MAX_BODY_BYTES = 64 * 1024
-MAX_NAME_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Prepared(NamedTuple):
         return self.kind, self.schema_version, self.body
 
 
-def prepare(ledger_id: str, project: str, new: New) -> Prepared:
+def prepare(ledger_id: str, project: str, new: New, limits: Limits = LIMITS) -> Prepared:
     """The event in the form in which it is hashed and stored.
 
     Raises:
@@ -113,10 +111,8 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
         if occurred.tzinfo is None:
             raise InvalidEvent(f"{kind}: occurred_at {occurred.isoformat()} has no time zone; allowed: aware times")
         occurred = occurred.astimezone(UTC)
-    _check_names(kind, stream, key, new)
+    _check_names(kind, stream, key, new, limits)
     data = body.canonical_bytes()
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidEvent(f"{kind}: body of {len(data)} bytes; allowed: up to {MAX_BODY_BYTES}; put large content in a blob")
     event_id = ids.event_id(ledger_id, project, stream, key)
     head, tail = leaf_parts(
         LeafFields(
@@ -127,6 +123,7 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
     stated = body.edges()
     if len(set(stated)) != len(stated):
         stated = list(dict.fromkeys(stated))
+    check_event(kind, len(data), len(stated), limits)
     edges = tuple([NodeEdge(node(project, child), node(project, parent), relation, weight) for child, parent, relation, weight in stated])
     return Prepared(
         new, stream, node(project, stream), key, event_id, kind, body.schema_version, data, occurred, head, tail, edges,
@@ -134,14 +131,14 @@ def prepare(ledger_id: str, project: str, new: New) -> Prepared:
     )  # fmt: skip
 
 
-def _check_names(kind: str, stream: str, key: str, new: New) -> None:
+def _check_names(kind: str, stream: str, key: str, new: New, limits: Limits) -> None:
     correlation = new.correlation_id or "-"
     shortest, longest = min(len(stream), len(key), len(new.actor_id)), max(len(stream), len(key), len(new.actor_id), len(correlation))
-    if shortest > 0 and longest <= MAX_NAME_LENGTH and f"{stream}{key}{new.actor_id}{correlation}".isprintable():
+    if shortest > 0 and longest <= limits.name_length and f"{stream}{key}{new.actor_id}{correlation}".isprintable():
         return
     for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", correlation)):
-        if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-            allowed = f"1 to {MAX_NAME_LENGTH}, printable"
+        if not 0 < len(value) <= limits.name_length or not value.isprintable():
+            allowed = f"1 to {limits.name_length}, printable"
             raise InvalidEvent(f"{kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: {allowed}")
 
 

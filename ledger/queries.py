@@ -53,9 +53,13 @@ _SETTLED = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project 
 
 
 def fresh(ledger: LedgerHandle) -> int:
-    """The position P up to which everything that was committed before the call is ordered, and now folded into every read model."""
+    """The position P up to which everything that was committed before the call is ordered, and now folded into every read model.
+
+    A login that may only read sees what a writer has folded.
+    """
     reached = ledger.barrier()
-    catch_up(ledger)
+    if ledger.rights.folds:
+        catch_up(ledger)
     return reached
 
 

@@ -1,12 +1,25 @@
-"""All tables, as SQLModel classes: what migrations are checked against."""
+"""All tables, as SQLModel classes: what migrations are checked against. Those of read models are in `view_tables`."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, SmallInteger, String, UniqueConstraint, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    String,
+    UniqueConstraint,
+    text,
+)  # fmt: skip
 from sqlmodel import Field, SQLModel
+
+from ledger import view_tables  # noqa: F401  its tables belong to the same metadata
 
 
 def _now() -> Any:
@@ -275,126 +288,10 @@ class ProjectionCursor(SQLModel, table=True):
     shown: bool
 
 
-class RolloutRow(SQLModel, table=True):
-    """Read model: one row a rollout, with its end, the verdict that counts and its outcome."""
-
-    __tablename__ = "rollout_view"
-    __table_args__ = (Index("rollout_view_group", "project", "group_id", "slot"),)
-    project: str = Field(primary_key=True)
-    rollout_id: str = Field(primary_key=True)
-    group_id: str
-    bundle_id: str
-    slot: int
-    attempt: int
-    rollout_kind: str
-    participant: str | None
-    model_version: str | None
-    started_position: int = Field(sa_column=Column(BigInteger, nullable=False))
-    ended_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-    ended_by: str | None
-    boundary: str | None
-    reason: str | None
-    superseded: bool = Field(default=False)
-    model_calls: int = Field(default=0)
-    tool_calls: int = Field(default=0)
-    sampled_tokens: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
-    verdict_id: str | None
-    verdict_rank: int | None
-    verdict_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-    verdict_status: str | None
-    passed: bool | None
-    outcome: str
-
-
-class VerdictRow(SQLModel, table=True):
-    """Read model: one row a verdict, a person's decision included."""
-
-    __tablename__ = "verdict_view"
-    __table_args__ = (Index("verdict_view_rollout", "project", "rollout_id"),)
-    project: str = Field(primary_key=True)
-    verdict_id: str = Field(primary_key=True)
-    rollout_id: str
-    verifier_id: str | None
-    verifier_kind: str
-    role: str
-    status: str
-    passed: bool | None
-    conditions: Any = Field(sa_column=Column(JSONB, nullable=False))
-    side_effect_count: int
-    position: int = Field(sa_column=Column(BigInteger, nullable=False))
-
-
-class RewardRow(SQLModel, table=True):
-    """Read model: one row a reward."""
-
-    __tablename__ = "reward_view"
-    __table_args__ = (Index("reward_view_rollout", "project", "rollout_id"),)
-    project: str = Field(primary_key=True)
-    reward_id: str = Field(primary_key=True)
-    rollout_id: str
-    rule: str
-    value: float | None
-    reason: str
-    verdict_ids: Any = Field(sa_column=Column(JSONB, nullable=False))
-    position: int = Field(sa_column=Column(BigInteger, nullable=False))
-
-
-class BundleRow(SQLModel, table=True):
-    """Read model: one row a bundle."""
-
-    __tablename__ = "bundle_view"
-    project: str = Field(primary_key=True)
-    bundle_id: str = Field(primary_key=True)
-    name: str
-    world: str
-    split: str
-    proposer: str
-    verifier_id: str
-    harness_id: str
-    position: int = Field(sa_column=Column(BigInteger, nullable=False))
-
-
-class GroupRow(SQLModel, table=True):
-    """Read model: one row a group, so that coverage can be counted against what was expected."""
-
-    __tablename__ = "group_view"
-    project: str = Field(primary_key=True)
-    group_id: str = Field(primary_key=True)
-    bundle_id: str
-    size: int
-    experiment_id: str
-    run_id: str
-    round: int
-    policy: str
-    rollout_kind: str
-    position: int = Field(sa_column=Column(BigInteger, nullable=False))
-
-
-class CallRow(SQLModel, table=True):
-    """Read model: one row a model call; `status` is null while only the intent is there, `model` where the intent is missing."""
-
-    __tablename__ = "call_view"
-    __table_args__ = (Index("call_view_rollout", "project", "rollout_id", "index"),)
-    project: str = Field(primary_key=True)
-    call_id: str = Field(primary_key=True)
-    rollout_id: str | None
-    index: int
-    participant: str
-    role: str
-    model: str | None
-    request_digest: str | None
-    retry_of: str | None
-    status: str | None
-    error_source: str | None
-    finish_reason: str | None
-    prompt_tokens: int | None
-    sampled_tokens: int | None
-    logprobs_mode: str | None
-    dispatched_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-    called_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-
-
-READ_MODELS: tuple[type[SQLModel], ...] = (RolloutRow, VerdictRow, RewardRow, BundleRow, GroupRow, CallRow)
-APPEND_ONLY: tuple[str, ...] = ("ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk",
-    "blob_use", "tree_tile", "checkpoint", "token_pack", "source_log", "source_position")  # fmt: skip
+METADATA = SQLModel.metadata
+APPEND_ONLY: tuple[str, ...] = (
+    "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
+    "checkpoint", "token_pack", "source_log", "source_position",
+)  # fmt: skip
 PARTITIONED: tuple[str, ...] = ("event", "event_order", "blob_chunk", "token_pack")
+READ_MODELS: tuple[str, ...] = tuple(name for name, table in SQLModel.metadata.tables.items() if table.info.get("read_model"))

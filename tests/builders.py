@@ -231,7 +231,8 @@ class _Writer:
         }  # fmt: skip
         blobs = {name: self.ledger.pending(raw, media=media) for name, (raw, media) in data.items()}
         arrays = {
-            name: TokenArray(data=blob.ref, count=len(blob.data) // 4, sha256=sha256(blob.data).hexdigest()) for name, blob in blobs.items()
+            name: TokenArray(data=blob.ref, count=blob.ref.size // 4, sha256=sha256(data[name][0]).hexdigest())
+            for name, blob in blobs.items()
         }
         return arrays, list(blobs.values())
 

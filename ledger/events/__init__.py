@@ -1,8 +1,8 @@
 """All events: past participles, one file a noun; the class name is the kind, and a kind's schema never changes."""
 
-from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated
+from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated, LogForked
 from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled
+from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled, SubjectShredded
 from ledger.events.rollout import (
     EngineRefreshed,
     FaultInjected,
@@ -18,10 +18,10 @@ from ledger.events.training import BatchAssembled, BatchRow, LossWeight, ModelVe
 from ledger.events.verdict import ConditionResult, RewardDerived, VerdictGiven
 
 EVENT_CLASSES: tuple[type[EventBody], ...] = (
-    LedgerCreated, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
+    LedgerCreated, LogForked, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
-    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, Rejudged,
+    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
 )  # fmt: skip
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "HarnessRegistered",
     "HistoryRewritten",
     "LedgerCreated",
+    "LogForked",
     "LossWeight",
     "ModelCallDispatched",
     "ModelCalled",
@@ -54,6 +55,7 @@ __all__ = [
     "SplitRead",
     "StateSnapshotted",
     "SubjectRecalled",
+    "SubjectShredded",
     "TokenArray",
     "ToolCalled",
     "UpdateApplied",

@@ -129,3 +129,34 @@ class LedgerCreated(EventBody):
     def key(self) -> str:
         """One a ledger."""
         return "created"
+
+
+class LogForked(EventBody):
+    """The log goes on under a new name, because the database no longer holds what its last checkpoints covered.
+
+    Attributes:
+        fork: number of the fork, from 1.
+        origin: name of the log from here on.
+        previous_origin: name that the log had.
+        common_size: number of events in the newest published checkpoint that the database still agrees with; 0 for none.
+        common_root: its root.
+        lost_size: number of events in the largest published checkpoint of the previous name, which it does not agree with.
+        lost_root: its root.
+    """
+
+    ledger_id: Identifier
+    fork: int = Field(ge=1)
+    origin: Name
+    previous_origin: Name
+    common_size: int = Field(ge=0)
+    common_root: Digest
+    lost_size: int = Field(ge=1)
+    lost_root: Digest
+
+    def stream(self) -> str:
+        """`ledger-<id>`."""
+        return f"ledger-{self.ledger_id}"
+
+    def key(self) -> str:
+        """One a fork."""
+        return f"fork-{self.fork}"

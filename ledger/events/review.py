@@ -1,4 +1,4 @@
-"""What people decide about verdicts and about what turned out wrong, and what audits find."""
+"""What people decide about verdicts, about what turned out wrong and about whose text is forgotten, and what audits find."""
 
 from typing import Literal
 
@@ -30,6 +30,21 @@ class ReviewDecided(EventBody):
         """Review to the rollout and the verdicts it settles."""
         edges = [Edge(self.stream(), f"rollout-{self.rollout_id}", "reviews")]
         return edges + [Edge(self.stream(), f"verdict-{verdict}", "settles") for verdict in self.verdict_ids]
+
+
+class SubjectShredded(EventBody):
+    """A subject's salt and key are destroyed: what was encrypted under them cannot be read any more, and every proof stays valid."""
+
+    subject_id: Identifier
+    reason: Literal["erasure_request", "retention_over", "secret_stored", "stored_by_mistake"]
+
+    def stream(self) -> str:
+        """`subject-<id>`."""
+        return f"subject-{self.subject_id}"
+
+    def key(self) -> str:
+        """One a subject."""
+        return "shredded"
 
 
 class FindingRaised(EventBody):

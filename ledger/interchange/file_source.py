@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
-
 from ledger.errors import ExportFault
+from ledger.events import LogForked
 from ledger.interchange.carried import CarriedBlob, CarriedEvent, CarriedStream, CarriedSubject, Claim, Fork
 from ledger.interchange.native_check import NativeReader
 
@@ -34,8 +33,8 @@ class FileSource:
                 self._leaves.append(item.leaf)
                 self._kinds.append((item.position, item.fields.kind))
                 if item.fields.kind == "LogForked" and item.fields.ledger_id == getattr(reader.head, "ledger_id", None):
-                    body = orjson.loads(item.body)
-                    self._forks.append(Fork(body["origin"], body["previous_origin"], body["common_size"]))
+                    body = LogForked.model_validate_json(item.body)
+                    self._forks.append(Fork(body.origin, body.previous_origin, body.common_size))
             elif isinstance(item, CarriedSubject):
                 self._subjects.append(item)
         head = reader.head

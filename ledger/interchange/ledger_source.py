@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 import psycopg
 
-from ledger import checkpoint
+from ledger import checkpoint, subjects
 from ledger.arrays import Byteas, Texts
 from ledger.errors import PushRefused, UnknownId
+from ledger.events import LogForked
 from ledger.interchange.carried import (
     CarriedBlob,
     CarriedEvent,
@@ -24,6 +24,7 @@ from ledger.interchange.log_tree import tiles_of
 from ledger.ledger import LedgerHandle
 from ledger.prepared import stamp
 from ledger.proof import Checkpoint, LeafFields, b64
+from ledger.subjects import ENCRYPTED, PUBLIC
 from ledger.tree import TileReader, edge_root, inclusion
 
 Connection = psycopg.Connection[Any]
@@ -40,12 +41,13 @@ _BLOBS = (
     "SELECT b.blob_id, b.subject_id, b.size, b.codec, string_agg(c.data, ''::bytea ORDER BY c.chunk)"
     " FROM blob AS b JOIN blob_chunk AS c USING (blob_no) WHERE b.blob_id = ANY (%s) GROUP BY 1 ORDER BY 1"
 )
-# Whose text or tokens lie here in the clear.
+# Whose text or tokens lie here in the clear: blobs whose codec has no bit for encryption, and tokens of a subject that has no key.
 _OPEN_SUBJECTS = (
-    "SELECT subject_id FROM subject AS s WHERE key IS NULL AND destroyed_at IS NULL AND"
-    " (EXISTS (SELECT FROM blob AS b WHERE b.subject_id = s.subject_id) OR EXISTS (SELECT FROM token_live AS t"
-    " WHERE t.subject_id = s.subject_id) OR EXISTS (SELECT FROM token_pack AS t WHERE t.subject_id = s.subject_id)) ORDER BY 1 LIMIT 1"
-)
+    f"(SELECT subject_id FROM blob WHERE subject_id <> '{PUBLIC}' AND codec & {ENCRYPTED} = 0 LIMIT 1) UNION ALL"
+    " (SELECT subject_id FROM subject AS s WHERE key IS NULL AND destroyed_at IS NULL AND"
+    " (EXISTS (SELECT FROM token_live AS t WHERE t.subject_id = s.subject_id) OR EXISTS (SELECT FROM token_pack AS t"
+    " WHERE t.subject_id = s.subject_id)) LIMIT 1)"
+).encode()
 _CALL_STREAMS = (
     "SELECT DISTINCT e.stream_id FROM event_order AS o JOIN event AS e USING (id)"
     " WHERE o.position > %s AND o.position <= %s AND e.kind = 'ModelCalled'"
@@ -205,11 +207,16 @@ class LedgerSource:
     def subjects(self) -> list[CarriedSubject]:
         """Salts and keys of all subjects, when they travel; of those destroyed that they are."""
         with self.ledger.connection() as conn:
-            rows = conn.execute("SELECT subject_id, salt, key, destroyed_at FROM subject ORDER BY 1").fetchall()
+            rows = conn.execute(
+                "SELECT subject_id, salt, key, destroyed_at FROM subject WHERE %s OR destroyed_at IS NOT NULL ORDER BY 1",
+                (self.claim.with_keys,),
+            ).fetchall()
+            found = [subjects.opened(conn, *row) for row in rows]
         return [
-            CarriedSubject(name, salt and bytes(salt), key and bytes(key), None if gone is None else stamp(gone))
-            for name, salt, key, gone in rows
-            if self.claim.with_keys or gone is not None
+            CarriedSubject(subject.subject_id, subject.salt, subject.key, None)
+            if subject.destroyed_at is None
+            else CarriedSubject(subject.subject_id, None, None, stamp(subject.destroyed_at))
+            for subject in found
         ]
 
     def streams(self, after: int, also: list[tuple[str, str, str]]) -> Iterator[CarriedStream]:
@@ -254,8 +261,8 @@ class LedgerSource:
         """Every fork that the log has seen."""
         with self.ledger.connection() as conn:
             rows = conn.execute("SELECT body FROM ordered_event WHERE kind = 'LogForked' AND ledger_id = %s", (self.claim.ledger_id,))
-            bodies = [orjson.loads(row[0]) for row in rows]
-        return [Fork(body["origin"], body["previous_origin"], body["common_size"]) for body in bodies]
+            bodies = [LogForked.model_validate_json(row[0]) for row in rows]
+        return [Fork(body.origin, body.previous_origin, body.common_size) for body in bodies]
 
     def kinds(self, after: int) -> dict[str, int]:
         """Number of events by kind above `after`."""

@@ -10,13 +10,14 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ledger import checkpoint
-from ledger.blobs import PUBLIC, RAW, commitment
-from ledger.errors import CheckpointError, ExportFault, UnknownEventKind
+from ledger.blobs import opened as opened_blob
+from ledger.errors import BlobError, CheckpointError, ExportFault, UnknownEventKind
 from ledger.interchange.carried import CarriedBlob, CarriedEvent, CarriedStream, CarriedSubject, event_fault, known, opened
 from ledger.interchange.ledger_source import Kept
 from ledger.interchange.native import FORMAT, HASH_BYTES, pack_of, tokens_of
 from ledger.interchange.records import Record, reading, unit
 from ledger.proof import Checkpoint, LeafFields, b64, inclusion_root
+from ledger.subjects import ENCRYPTED, PUBLIC, PUBLIC_SUBJECT, Subject
 from ledger.tree import Edge, edge_root, extend
 
 Item = CarriedSubject | CarriedBlob | CarriedEvent | CarriedStream
@@ -88,7 +89,7 @@ class _Reading:
     events: int = 0
     blobs: set[bytes] = field(default_factory=set)
     unread: int = 0
-    subjects: dict[str, CarriedSubject] = field(default_factory=dict)
+    subjects: dict[str, Subject] = field(default_factory=lambda: {PUBLIC: PUBLIC_SUBJECT})
     versions: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
     stated: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
@@ -144,7 +145,7 @@ class NativeReader:
                     ended = True
                 else:
                     yield from (_take(seen, item) for item in assemble.add(record))
-            except (ExportFault, CheckpointError, KeyError, TypeError, ValueError) as error:
+            except (ExportFault, BlobError, CheckpointError, KeyError, TypeError, ValueError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                 raise ExportFault(f"{self.unit} {number}: {said}") from error
             seen.digest.update(line + b"\n")
@@ -245,14 +246,13 @@ def _take(seen: _Reading, item: Item) -> Item:
             raise ExportFault(f"blob {item.blob_id.hex()} is here twice")
         seen.blobs.add(item.blob_id)
         subject = seen.subjects.get(item.subject_id)
-        salt = b"" if item.subject_id == PUBLIC else None if subject is None else subject.salt
-        if item.codec == RAW and salt is not None:
-            if len(item.data) != item.size or commitment(salt, item.data) != item.blob_id.hex():
-                raise ExportFault(f"blob {item.blob_id.hex()}: its {len(item.data)} bytes do not match its commitment over {item.size}")
-        else:
+        if subject is None or (item.codec & ENCRYPTED and subject.key is None):
             seen.unread += 1
+        else:
+            opened_blob(subject, item.blob_id, item.size, item.codec, item.data)
     elif isinstance(item, CarriedSubject):
-        seen.subjects[item.subject_id] = item
+        if item.salt is not None:
+            seen.subjects[item.subject_id] = Subject(item.subject_id, item.salt, item.key)
     else:
         seen.stated[_names(item)] = item.version
     return item

@@ -8,6 +8,7 @@ import psycopg
 
 from ledger import blobs as blob_store
 from ledger import bulk
+from ledger import subjects as subject_store
 from ledger.arrays import Bigints, Byteas, Texts, Uuids
 from ledger.blobs import Pending
 from ledger.errors import DivergedLog, PushRefused, UnknownEventKind
@@ -40,6 +41,7 @@ _LOCK_HEADS = (
 )
 _KNOWN = "SELECT k.event_id::text, k.id, e.leaf FROM event_key AS k JOIN event AS e USING (id) WHERE k.event_id = ANY (%s)"
 _HAS_TOKENS = "SELECT FROM token_live WHERE stream_id = %(stream)s UNION ALL SELECT FROM token_pack WHERE stream_id = %(stream)s LIMIT 1"
+_NEW_IDS = "SELECT nextval('event_id_seq') FROM generate_series(1, %s)"
 _PLACES = "COPY source_position (ledger_id, position, id) FROM STDIN"
 
 
@@ -113,10 +115,12 @@ def take(conn: Connection, source_id: str, own_id: str, events: Sequence[Checked
             raise DivergedLog(f"{item.carried} has leaf {given_leaf}; here it has leaf {here}: two histories of one ledger")
     fresh = [item for item in events if item.prepared.event_id not in known]
     versions = _versions(fresh, streams, own_id)
-    ids = conn.execute("SELECT nextval('event_id_seq') FROM generate_series(1, %s)", (len(fresh),)).fetchall() if fresh else []
+    ids = sorted(int(row[0]) for row in conn.execute(_NEW_IDS, (len(fresh),))) if fresh else []
+    if ids:
+        conn.execute("SELECT make_room('event', %s)", (ids[-1],))
     placed = tuple(
-        bulk.Placed(item.prepared, int(row[0]), streams[item.head][0], item.carried.fields.version)
-        for item, row in zip(fresh, sorted(ids), strict=True)
+        bulk.Placed(item.prepared, ident, streams[item.head][0], item.carried.fields.version)
+        for item, ident in zip(fresh, ids, strict=True)
     )
     if placed:
         bulk.place(conn, bulk.Plan({}, placed, versions))
@@ -175,37 +179,24 @@ def take_blobs(conn: Connection, source_id: str, own_id: str, group: Sequence[Ca
             for blob in group
         ],
     )
-    rows = conn.execute(
-        "SELECT subject_id FROM subject WHERE subject_id = ANY (%s) AND destroyed_at IS NULL", (Texts(set(names.values())),)
-    )
-    keyed = {str(row[0]) for row in rows}
-    readable = [blob_id.hex() for blob_id, name in names.items() if name in keyed or not kept_elsewhere(name)]
-    blob_store.read_many(conn, readable)
+    for error in blob_store.find(conn, [blob_id.hex() for blob_id in names]).broken.values():
+        raise error
     return written
 
 
 def take_subjects(conn: Connection, source_id: str, own_id: str, subjects: Sequence[CarriedSubject]) -> tuple[int, int]:
-    """How many subjects' keys were new here, and how many that were here are destroyed now because their source destroyed them."""
-    added = gone = 0
-    for subject in subjects:
-        name = subject_abroad(subject.subject_id, source_id, own_id)
-        if not kept_elsewhere(name):
-            continue
-        if subject.destroyed_at is None:
-            added += conn.execute(
-                "INSERT INTO subject (subject_id, salt, key) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", (name, subject.salt, subject.key)
-            ).rowcount
-            continue
-        new = conn.execute("INSERT INTO subject (subject_id, destroyed_at) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                           (name, subject.destroyed_at)).rowcount  # fmt: skip
-        gone += (
-            new
-            or conn.execute(
-                "UPDATE subject SET salt = NULL, key = NULL, destroyed_at = %s WHERE subject_id = %s AND destroyed_at IS NULL",
-                (subject.destroyed_at, name),
-            ).rowcount
-        )
-    return added, gone
+    """How many subjects' keys were new here, and how many are destroyed now because an event that is here says so."""
+    named = [(subject_abroad(subject.subject_id, source_id, own_id), subject) for subject in subjects]
+    foreign = [(name, subject) for name, subject in named if kept_elsewhere(name)]
+    added = sum(
+        subject_store.take(conn, name, subject.salt, subject.key)
+        for name, subject in foreign
+        if subject.destroyed_at is None and subject.salt is not None
+    )
+    gone = conn.execute(
+        "SELECT destroy_foreign_subjects(%s)", (Texts(name for name, subject in foreign if subject.destroyed_at is not None),)
+    ).fetchone()
+    return added, 0 if gone is None else int(gone[0])
 
 
 def take_tokens(conn: Connection, source_id: str, own_id: str, carried: CarriedStream) -> tuple[int, int]:
@@ -221,18 +212,18 @@ def take_tokens(conn: Connection, source_id: str, own_id: str, carried: CarriedS
         return 0, 0
     packs = staged = 0
     for pack in carried.packs:
-        packs += conn.execute(
-            "INSERT INTO token_pack (pack_id, stream_id, subject_id, calls, data) SELECT nextval('token_pack_seq'), %s, %s, %s, %s"
-            " WHERE NOT EXISTS (SELECT FROM token_pack WHERE stream_id = %s AND data = %s)",
-            (row[0], subject_abroad(pack.subject_id, source_id, own_id), pack.calls, pack.data, row[0], pack.data),
-        ).rowcount
+        taken = conn.execute(
+            "SELECT take_pack(%s, %s, %s, %s)", (row[0], subject_abroad(pack.subject_id, source_id, own_id), pack.calls, pack.data)
+        ).fetchone()
+        packs += 0 if taken is None else int(taken[0])
     for call in carried.staged:
         staged += conn.execute(
             "INSERT INTO token_live (event_id, stream_id, subject_id, parent, shared, prompt, sampled, logprobs)"
-            " SELECT k.event_id, %s, %s, %s, %s, %s, %s, %s FROM event_key AS k WHERE k.event_id = %s ON CONFLICT DO NOTHING",
-            (row[0], subject_abroad(call.subject_id, source_id, own_id), call.parent, call.shared, call.prompt, call.sampled,
-             call.logprobs, call.event_id),
-        ).rowcount  # fmt: skip
+            " SELECT k.event_id, %(stream)s, %(subject)s::text, %(parent)s, %(shared)s, %(prompt)s, %(sampled)s, %(logprobs)s"
+            " FROM event_key AS k WHERE k.event_id = %(event_id)s AND NOT EXISTS (SELECT FROM subject AS s"
+            " WHERE s.subject_id = %(subject)s::text AND s.destroyed_at IS NOT NULL) ON CONFLICT DO NOTHING",
+            {**call.__dict__, "stream": row[0], "subject": subject_abroad(call.subject_id, source_id, own_id)},
+        ).rowcount
     if carried.ledger_id == source_id:
         conn.execute("SELECT unstage_tokens(%s, %s)", (row[0], Uuids(call.event_id for call in carried.staged)))
     return packs, staged

@@ -35,6 +35,78 @@ BEGIN
 END $$
 """
 
+# A subject is made once and forgets once: salt and key go together, and never come back.
+SUBJECT_GUARD = """
+CREATE FUNCTION refuse_subject_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'UPDATE' AND NEW.subject_id = OLD.subject_id AND OLD.destroyed_at IS NULL
+     AND NEW.salt IS NULL AND NEW.key IS NULL AND NEW.destroyed_at IS NOT NULL THEN
+    RETURN NEW;
+  END IF;
+  RAISE EXCEPTION 'subject only forgets its salt and key: % is refused', TG_OP USING ERRCODE = '55000';
+END $$
+"""
+SUBJECT_LIVES = """
+CREATE FUNCTION refuse_shredded_subject() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  -- What another ledger encrypted under a key that is gone here is as unreadable as before, and its log has to be whole.
+  IF TG_TABLE_NAME = 'blob' AND foreign_subject(NEW.subject_id) AND (to_jsonb(NEW) ->> 'codec')::int & 2 <> 0 THEN
+    RETURN NEW;
+  END IF;
+  IF EXISTS (SELECT FROM subject AS s WHERE s.subject_id = NEW.subject_id AND s.destroyed_at IS NOT NULL) THEN
+    RAISE EXCEPTION 'subject % was shredded; nothing new is stored under it', quote_literal(NEW.subject_id) USING ERRCODE = 'TY006';
+  END IF;
+  RETURN NEW;
+END $$
+"""
+# Keys go only after the log says that they do. The name behind a pseudonym is the subject's own and goes with them.
+DESTROY_SUBJECT = """
+CREATE FUNCTION destroy_subject(of_subject text, of_event uuid, OUT salts int, OUT names int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM FROM event_key AS k JOIN event AS e USING (id) WHERE k.event_id = of_event AND e.kind = 'SubjectShredded'
+    AND convert_from(e.body, 'UTF8')::jsonb ->> 'subject_id' = of_subject;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'no SubjectShredded event % names subject %', of_event, quote_literal(of_subject) USING ERRCODE = 'TY004';
+  END IF;
+  UPDATE subject SET salt = NULL, key = NULL, destroyed_at = clock_timestamp() WHERE subject_id = of_subject AND destroyed_at IS NULL;
+  GET DIAGNOSTICS salts = ROW_COUNT;
+  DELETE FROM actor WHERE actor_id = regexp_replace(of_subject, '^actor:', '');
+  GET DIAGNOSTICS names = ROW_COUNT;
+END $$
+"""
+
+# A subject of another ledger goes when that ledger, or one on the way, says so in an event that is here; a key that never came counts
+# as gone too. So whoever takes the event over may let it take effect. All at once, because it goes over all events.
+DESTROY_FOREIGN = """
+CREATE FUNCTION destroy_foreign_subjects(of_subjects text[]) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  own text := (SELECT ledger_id FROM ledger);
+  here text[]; changed int;
+BEGIN
+  SELECT array_agg(a) INTO here FROM unnest(of_subjects) AS u (a)
+    WHERE foreign_subject(a) AND NOT EXISTS (SELECT FROM subject AS s WHERE s.subject_id = a AND s.destroyed_at IS NOT NULL);
+  IF here IS NULL THEN
+    RETURN 0;
+  END IF;
+  INSERT INTO subject (subject_id, destroyed_at)
+    SELECT DISTINCT a, clock_timestamp() FROM unnest(here) AS u (a) JOIN (
+      SELECT h.ledger_id, convert_from(e.body, 'UTF8')::jsonb ->> 'subject_id' AS said
+      FROM event AS e JOIN stream_head AS h USING (stream_id) WHERE e.kind = 'SubjectShredded' AND h.ledger_id <> own) AS x
+      ON x.said = a OR x.ledger_id || '/' || x.said = a
+    ON CONFLICT (subject_id) DO UPDATE SET salt = NULL, key = NULL, destroyed_at = excluded.destroyed_at;
+  GET DIAGNOSTICS changed = ROW_COUNT;
+  RETURN changed;
+END $$
+"""
+# As `kept_elsewhere` in ledger/subject_names.py.
+FOREIGN_SUBJECT = """
+CREATE FUNCTION foreign_subject(of_subject text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT of_subject ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/.'
+$$
+"""
+
 # The log grows by partitions of one width; new ones are attached, half a width ahead, under a lock that neither readers nor writers
 # wait for. The guards are made again on each partition: a statement that names the partition would pass those of its parent by.
 WIDTH = """
@@ -101,7 +173,8 @@ END $$
 # holes on the list; they stall nothing.
 ORDER_EVENTS = """
 CREATE FUNCTION order_events(max_events int DEFAULT 10000, wait boolean DEFAULT false)
-RETURNS TABLE (ran boolean, new_position bigint, newly_ordered int, more boolean) LANGUAGE plpgsql AS $$
+RETURNS TABLE (ran boolean, new_position bigint, newly_ordered int, more boolean) LANGUAGE plpgsql
+SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
   last order_step%ROWTYPE;
   seen_ids bigint[]; fresh_count int; snap pg_snapshot; bound bigint; reached bigint; position_now bigint;
@@ -200,12 +273,21 @@ def upgrade() -> None:
     op.execute(WIDTH.format(width=int(width or PARTITION_WIDTH)))
     for statement in (GUARD, HEAD_GUARD, EXTEND, MAKE_ROOM, NEXT_BLOB_NO, ORDER_EVENTS, NODE_OF, ORDERED_EVENT, RECORDED_EVENT):
         op.execute(statement)
+    for statement in (SUBJECT_GUARD, SUBJECT_LIVES, DESTROY_SUBJECT, FOREIGN_SUBJECT, DESTROY_FOREIGN):
+        op.execute(statement)
     for table in APPEND_ONLY:
         op.execute(
             f"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
         )
     op.execute("CREATE TRIGGER forward_only BEFORE UPDATE OR DELETE ON stream_head FOR EACH ROW EXECUTE FUNCTION refuse_head_regress()")
     op.execute("CREATE TRIGGER no_truncate BEFORE TRUNCATE ON stream_head FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()")
+    op.execute("CREATE TRIGGER forgets_only BEFORE UPDATE OR DELETE ON subject FOR EACH ROW EXECUTE FUNCTION refuse_subject_change()")
+    op.execute("CREATE TRIGGER no_truncate BEFORE TRUNCATE ON subject FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()")
+    for table in ("blob", "token_live"):
+        op.execute(
+            f"CREATE TRIGGER subject_lives BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.subject_id <> 'public')"
+            " EXECUTE FUNCTION refuse_shredded_subject()"
+        )
     op.execute("SELECT extend_partitions()")
 
 
@@ -222,6 +304,18 @@ def downgrade() -> None:
         op.execute(f"DROP TRIGGER append_only ON {table}")
     op.execute("DROP TRIGGER forward_only ON stream_head")
     op.execute("DROP TRIGGER no_truncate ON stream_head")
+    for table in ("blob", "token_live"):
+        op.execute(f"DROP TRIGGER subject_lives ON {table}")
+    op.execute("DROP TRIGGER forgets_only ON subject")
+    op.execute("DROP TRIGGER no_truncate ON subject")
+    for function in (
+        "destroy_subject(text, uuid)",
+        "destroy_foreign_subjects(text[])",
+        "foreign_subject(text)",
+        "refuse_shredded_subject()",
+        "refuse_subject_change()",
+    ):
+        op.execute(f"DROP FUNCTION {function}")
     op.execute("DROP FUNCTION refuse_head_regress()")
     op.execute("DROP FUNCTION refuse_change()")
     for name in SEQUENCES:

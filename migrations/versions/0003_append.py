@@ -201,6 +201,30 @@ BEGIN
 END $$
 """
 
+# What a reviewer calls: the arguments of append_events, taken from it so that they stay the same, for events of reviews alone.
+APPEND_REVIEWS = """
+DO $make$
+DECLARE
+  appended oid := 'append_events'::regproc; names text;
+BEGIN
+  SELECT string_agg(quote_ident(a.name), ', ' ORDER BY a.n) INTO names
+    FROM pg_proc AS p, unnest(p.proargnames[1:p.pronargs]) WITH ORDINALITY AS a (name, n) WHERE p.oid = appended;
+  EXECUTE format($function$
+    CREATE FUNCTION append_reviews(%1$s)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $body$
+    DECLARE
+      allowed text[] := ARRAY['ReviewRequested', 'ReviewClaimed', 'ReviewDecided'];
+    BEGIN
+      IF NOT kinds <@ allowed OR cardinality(child_nodes) > 0 OR cardinality(token_of) > 0
+         OR EXISTS (SELECT FROM unnest(head_names) AS h WHERE NOT starts_with(h, 'review-')) THEN
+        RAISE EXCEPTION 'a reviewer appends %%; allowed: %% in streams review-...', kinds, allowed USING ERRCODE = 'TY007';
+      END IF;
+      SELECT a.out_versions, a.out_new INTO out_versions, out_new FROM append_events(%2$s) AS a;
+    END $body$
+  $function$, pg_get_function_arguments(appended), names);
+END $make$
+"""
+
 # The first half of a bulk append: heads are locked, keys looked up, ids taken; the writer then copies its rows in.
 BEGIN_BULK = """
 CREATE FUNCTION begin_bulk(
@@ -253,6 +277,27 @@ CREATE FUNCTION token_row_digest(t token_live) RETURNS bytea LANGUAGE sql IMMUTA
 $$
 """
 
+# What another ledger has packed comes as it is; its own streams are packed here.
+TAKE_PACK = """
+CREATE FUNCTION take_pack(of_stream bigint, of_subject text, of_calls int, packed bytea) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+  number bigint;
+BEGIN
+  PERFORM FROM stream_head WHERE stream_id = of_stream AND ledger_id <> (SELECT ledger_id FROM ledger) FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'stream % is this ledger''s own: its tokens are packed here', of_stream USING ERRCODE = 'TY005';
+  END IF;
+  IF EXISTS (SELECT FROM token_pack WHERE stream_id = of_stream AND data = packed) THEN
+    RETURN 0;
+  END IF;
+  number := nextval('token_pack_seq');
+  PERFORM make_room('token_pack', number);
+  INSERT INTO token_pack (pack_id, stream_id, subject_id, calls, data) VALUES (number, of_stream, of_subject, of_calls, packed);
+  RETURN 1;
+END $$
+"""
+
 # A stream of another ledger whose source has packed its tokens: the packs are here, so what they cover is staged no longer.
 UNSTAGE_TOKENS = """
 CREATE FUNCTION unstage_tokens(of_stream bigint, staged uuid[]) RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
@@ -288,7 +333,7 @@ END $$
 """
 
 FUNCTIONS = (
-    "unstage_tokens(bigint, uuid[])",
+    "unstage_tokens(bigint, uuid[])", "take_pack(bigint, text, int, bytea)",
     "pack_tokens(bigint, text, uuid[], bytea, bytea)", "token_row_digest(token_live)",
     "begin_bulk(text, text, text[], bigint[], text[], bigint[], uuid[])", "lock_heads(text, text, text[], bigint[])",
     "add_node(text, text, bigint)", "refuse_foreign(text, text, bigint)", "shared_name(text)",
@@ -297,18 +342,8 @@ FUNCTIONS = (
 
 def upgrade() -> None:
     """Apply this revision."""
-    for statement in (
-        SHARED_NAME,
-        REFUSE_FOREIGN,
-        ADD_NODE,
-        LOCK_HEADS,
-        APPEND_EVENTS,
-        BEGIN_BULK,
-        TOKEN_ROW_DIGEST,
-        PACK_TOKENS,
-        UNSTAGE_TOKENS,
-        TOKEN_GUARD,
-    ):
+    for statement in (SHARED_NAME, REFUSE_FOREIGN, ADD_NODE, LOCK_HEADS, APPEND_EVENTS, APPEND_REVIEWS, BEGIN_BULK, TOKEN_ROW_DIGEST,
+                      PACK_TOKENS, TAKE_PACK, UNSTAGE_TOKENS, TOKEN_GUARD):  # fmt: skip
         op.execute(statement)
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_live"
@@ -320,6 +355,7 @@ def downgrade() -> None:
     """Undo this revision."""
     op.execute("DROP TRIGGER append_only ON token_live")
     op.execute("DROP FUNCTION refuse_token_change()")
+    op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_reviews'::regproc::oid::regprocedure; END $$")
     op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_events'::regproc::oid::regprocedure; END $$")
     for function in FUNCTIONS:
         op.execute(f"DROP FUNCTION {function}")

@@ -18,6 +18,7 @@ from ledger.events import RewardDerived
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.migrate import upgrade
 from ledger.restore import check, restore
+from ledger.seal_files import make_key
 from ledger.settings import Settings
 from tests.conftest import Cluster
 
@@ -131,7 +132,7 @@ def test_ids_that_were_in_flight_are_given_up_in_the_copy(
             assert conn.execute("SELECT cardinality(holes), dead FROM order_step ORDER BY step DESC LIMIT 1").fetchone() == (0, 1)
         again.append([again.new(reward("slow"))])
         assert [event.stream for event in again.read()] == ["reward-fast"]
-        assert (again.barrier(), verify.verify(again).intact) == (3, True)
+        assert (again.barrier(), verify.verify(again).problems) == (3, ())
 
 
 def test_narrow_partitions_come_back(cluster: Cluster, elsewhere: Settings, empty: str, tmp_path: Path) -> None:
@@ -243,21 +244,22 @@ def test_a_checkpoint_that_does_not_fit_is_told_and_kept(
 def test_files_come_along_but_no_private_key_and_no_password(
     ledger: LedgerHandle, settings: Settings, elsewhere: Settings, empty: str, tmp_path: Path
 ) -> None:
-    for name, text in (("dagster/dagster.yaml", "storage: here"), ("seal/log.vkey", "log+1+A"), ("seal/signing.key", "s"),
-                       ("seal/other", "-----BEGIN PRIVATE KEY-----")):  # fmt: skip
+    for name, text in (("dagster/dagster.yaml", "storage: here"), ("checkpoints.txt", "a note"),
+                       ("dagster/other", "-----BEGIN PRIVATE KEY-----")):  # fmt: skip
         (settings.data_dir / name).parent.mkdir(parents=True, exist_ok=True)
         (settings.data_dir / name).write_text(text)
     manifest = made(ledger, settings, tmp_path / "copy")
-    assert [name for name in manifest.files if name.startswith("files/")] == ["files/dagster/dagster.yaml.zst", "files/seal/log.vkey.zst"]
-    assert manifest.left_out == ("seal/other: holds a private key", "seal/signing.key: holds a private key")
+    assert [name for name in manifest.files if name.startswith("files/")] == ["files/dagster/dagster.yaml.zst", "files/checkpoints.txt.zst"]
+    assert manifest.left_out == ("dagster/other: holds a private key",)
     password = psycopg.conninfo.conninfo_to_dict(ledger.url)["password"]
     assert str(password) not in (tmp_path / "copy" / MANIFEST).read_text()
-    (elsewhere.data_dir / "seal").mkdir(parents=True)
-    (elsewhere.data_dir / "seal" / "log.vkey").write_text("newer")
+    elsewhere.data_dir.mkdir(parents=True)
+    (elsewhere.data_dir / "checkpoints.txt").write_text("newer")
     restored = restore(tmp_path / "copy", empty, elsewhere)
     assert (elsewhere.data_dir / "dagster" / "dagster.yaml").read_text() == "storage: here"
-    assert restored.kept == (str(elsewhere.data_dir / "seal" / "log.vkey"),)
-    assert (elsewhere.data_dir / "seal" / "log.vkey").read_text() == "newer"
+    assert restored.kept == (str(elsewhere.data_dir / "checkpoints.txt"),)
+    assert (elsewhere.data_dir / "checkpoints.txt").read_text() == "newer"
+    make_key(settings.seal_key)
     assert export_key(settings, tmp_path / "apart.key").stat().st_mode & 0o777 == 0o600
     with pytest.raises(BackupError, match=r"apart\.key: File exists"):
         export_key(settings, tmp_path / "apart.key")

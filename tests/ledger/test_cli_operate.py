@@ -53,9 +53,9 @@ def test_the_key_is_exported_apart_or_said_to_be_missing(ledger: LedgerHandle, t
     settings = Settings(data_dir=tmp_path / "here", database_url=ledger.url)
     assert run(["backup"], settings=settings) == 2
     assert run(["backup", "--key", str(tmp_path / "key")], settings=settings) == 2
-    assert "signing.key: No such file or directory" in capsys.readouterr().err
-    (tmp_path / "here" / "seal").mkdir(parents=True)
-    (tmp_path / "here" / "seal" / "signing.key").write_text("secret")
+    assert "seal.key: No such file or directory" in capsys.readouterr().err
+    (tmp_path / "here" / "keys").mkdir(parents=True)
+    (tmp_path / "here" / "keys" / "seal.key").write_text("secret")
     assert run(["backup", "--key", str(tmp_path / "key")], settings=settings) == 0
     assert (tmp_path / "key").read_text() == "secret"
 

@@ -186,9 +186,9 @@ def test_a_database_behind_or_away_is_a_finding_not_a_crash(cluster: Cluster, tm
     assert (checks["versions"].status, checks["versions"].advice) == ("fail", "run `tally migrate`")
     assert "ordering" not in checks
     cluster.drop(url)
-    away = by_name(examine(Settings(data_dir=tmp_path, database_url="postgresql://a:secret@127.0.0.1:1/none"), now=utc_now))
+    away = by_name(examine(Settings(data_dir=tmp_path, database_url="postgresql://a:hunter2@127.0.0.1:1/none"), now=utc_now))
     assert away["server"].status == "fail"
-    assert "secret" not in str(away)
+    assert "hunter2" not in str(away)
     stopped = by_name(examine(Settings(data_dir=tmp_path), now=utc_now))
     assert (stopped["server"].status, stopped["server"].advice) == ("fail", "run `tally db start`")
     assert not (tmp_path / "postgres").exists()

@@ -197,8 +197,9 @@ def test_a_blob_that_is_gone_is_a_failed_check(ledger: LedgerHandle, history: An
     history.start("r0")
     call_id = history.call("r0")
     history.tool("r0", call_id)
+    ref = next(event.body.name for event in ledger.read_stream("rollout-r0") if event.kind == "ToolCalled")
     with psycopg.connect(ledger.url) as conn:
         conn.execute("SET LOCAL session_replication_role = replica")
-        conn.execute("DELETE FROM blob_chunk WHERE data = 'send_email'")
+        conn.execute("DELETE FROM blob_chunk WHERE blob_no = (SELECT blob_no FROM blob WHERE blob_id = %s)", (bytes.fromhex(ref.blob_id),))
     trace = lineage.trace_rollout(ledger, "r0")
     assert (failed(trace), trace.tools[0].name) == (["blobs"], None)

@@ -174,7 +174,7 @@ class Recorder:
             item = None if data is None else self.ledger.pending(data, media=media)
             pending.append(item)
             arrays.append(
-                None if item is None else TokenArray(data=item.ref, count=len(item.data) // 4, sha256=sha256(item.data).hexdigest())
+                None if item is None or data is None else TokenArray(data=item.ref, count=len(data) // 4, sha256=sha256(data).hexdigest())
             )
         return arrays, pending
 

@@ -23,8 +23,6 @@ def test_a_log_travels_by_command_both_ways(
     assert run(["push", centre.ledger.url, "--key", laptop.key, "--with-keys"], settings=at(laptop)) == 2
     assert "run `tally seal`" in capsys.readouterr().err
     head = laptop.seal()
-    assert run(["push", centre.ledger.url, "--key", laptop.key], settings=at(laptop)) == 2
-    assert "subject 'project:test' keeps text" in capsys.readouterr().err
     command = ["push", centre.ledger.url, "--key", laptop.key, "--with-keys"]
     assert run([*command, "--dry-run", "--json"], settings=at(laptop)) == 0
     told = json.loads(capsys.readouterr().out)
@@ -41,6 +39,23 @@ def test_a_log_travels_by_command_both_ways(
     assert json.loads(capsys.readouterr().out)["events"] == 1
     assert run(["push", centre.ledger.url, "--key", "nonsense"], settings=at(laptop)) == 2
     assert "--key" in capsys.readouterr().err
+
+
+def test_the_key_is_that_of_the_sealer_here_unless_it_is_named(
+    laptop: Any, centre: Any, sealed: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sealed(laptop.ledger)
+    settings = Settings(data_dir=tmp_path, database_url=laptop.ledger.url, project="test", actor="tester")
+    assert run(["seal", "--once"], settings=settings) == 0
+    assert run(["push", centre.ledger.url, "--json"], settings=settings) == 0
+    with centre.ledger.connection() as conn:
+        taken = conn.execute("SELECT key FROM source_log").fetchall()
+    capsys.readouterr()
+    assert run(["key"], settings=settings) == 0
+    assert taken == [(capsys.readouterr().out.strip(),)]
+    assert run(["export", str(tmp_path / "log.jsonl")], settings=settings) == 0
+    assert run(["push", centre.ledger.url, "--from", str(tmp_path / "log.jsonl")], settings=settings) == 2
+    assert "--from without --key" in capsys.readouterr().err
 
 
 def test_an_export_is_checked_by_command_without_a_database(

@@ -15,16 +15,17 @@ import pytest
 
 from ledger import lineage, proof, queries
 from ledger.blobs import pending
-from ledger.errors import BlobWithheld, CheckpointError, DivergedLog, ForeignStream, PushRefused
-from ledger.events import WorldRegistered
+from ledger.errors import BlobWithheld, CheckpointError, DivergedLog, ForeignStream, PushRefused, SettingsError
+from ledger.events import LogForked, WorldRegistered
 from ledger.interchange import held
-from ledger.interchange.carried import Fork
 from ledger.interchange.ledger_source import Kept, LedgerSource
 from ledger.interchange.log_tree import tiles_of
 from ledger.interchange.push import push
-from ledger.ledger import open_ledger
+from ledger.ledger import Guards, open_ledger
+from ledger.lineage_steps import WITHHELD
 from ledger.prove import write_proof
-from ledger.tables import READ_MODELS
+from ledger.shred import shred
+from ledger.tables import METADATA, READ_MODELS
 from ledger.tree import inclusion
 from ledger.verify import verify
 
@@ -68,9 +69,8 @@ def read_models(ledger: Any) -> dict[str, list[Any]]:
     queries.fresh(ledger)
     found = {}
     with ledger.connection() as conn:
-        for model in READ_MODELS:
-            name = str(model.__tablename__)
-            columns = [c.name for c in model.__table__.columns if not c.name.endswith("position")]  # type: ignore[attr-defined]
+        for name in READ_MODELS:
+            columns = [c.name for c in METADATA.tables[name].columns if not c.name.endswith("position")]
             listed = ", ".join(f'"{column}"' for column in columns)
             found[name] = conn.execute(f"SELECT to_jsonb(t) FROM (SELECT {listed} FROM {name}) AS t ORDER BY t::text").fetchall()
     return found
@@ -251,14 +251,13 @@ def test_another_history_is_refused_with_both_shown(laptop: Any, centre: Any, cl
     cluster.drop(url)
 
 
-class Forked(LedgerSource):
-    """A log that says where it forked."""
-
-    common = 0
-
-    def forks(self) -> list[Fork]:
-        """One."""
-        return [Fork(self.head.origin, self.head.origin.rpartition("/")[0], self.common)]
+def fork_said(sealed: Any, number: int, common: int) -> None:
+    """The log says that it forked, as `tally seal --fork` does, and is sealed under its new name."""
+    origin, root = f"{sealed.origin}/fork-{number}", "0" * 64
+    body = LogForked(ledger_id=sealed.ledger.ledger_id, fork=number, origin=origin, previous_origin=sealed.origin, common_size=common,
+                     common_root=root, lost_size=common + 9, lost_root=root)  # fmt: skip
+    sealed.ledger.append([sealed.ledger.new(body)])
+    sealed.seal(origin)
 
 
 def test_a_fork_is_taken_only_where_nothing_above_the_common_checkpoint_is_here(laptop: Any, centre: Any) -> None:
@@ -266,15 +265,15 @@ def test_a_fork_is_taken_only_where_nothing_above_the_common_checkpoint_is_here(
     common = laptop.seal()
     push(laptop.source(), centre.ledger, key=laptop.key)
     worlds(laptop.ledger, 3, begin=3)
-    laptop.seal(f"{laptop.origin}/fork-1")
-    source = Forked(laptop.ledger, with_keys=True)
-    source.common = common.size - 1
-    with pytest.raises(DivergedLog, match=f"forked from .* after {common.size - 1} events; here are {common.size}") as caught:
-        push(source, centre.ledger, key=laptop.key)
-    assert proof.b64(common.root) in str(caught.value)
-    source.common = common.size
-    assert push(source, centre.ledger, key=laptop.key).events == 3
+    fork_said(laptop, 1, common.size)
+    assert push(laptop.source(), centre.ledger, key=laptop.key).events == 4
     assert verify(centre.ledger).problems == ()
+    # It is the laptop's log that forked, and not that of the centre.
+    assert verify(centre.ledger).forks == ()
+    held_now = common.size + 4
+    fork_said(laptop, 2, held_now - 1)
+    with pytest.raises(DivergedLog, match=f"forked from .* after {held_now - 1} events; here are {held_now}"):
+        push(laptop.source(), centre.ledger, key=laptop.key)
 
 
 def test_a_source_that_is_behind_says_so(laptop: Any, centre: Any) -> None:
@@ -342,28 +341,95 @@ def _many(ledger: Any) -> list[Any]:
     ]
 
 
-def test_text_that_lies_in_the_clear_stays_unless_keys_may_travel(laptop: Any, centre: Any, sealed: Write) -> None:
+def test_text_stays_unreadable_until_its_keys_travel(laptop: Any, centre: Any, sealed: Write) -> None:
     sealed(laptop.ledger)
     laptop.seal()
-    with pytest.raises(PushRefused, match="--with-keys"):
-        laptop.source(with_keys=False)
-    with laptop.ledger.connection() as conn:
-        conn.execute("UPDATE subject SET key = '\\x01'")
     push(laptop.source(with_keys=False), centre.ledger, key=laptop.key)
     with centre.ledger.connection() as conn:
         assert conn.execute("SELECT count(*) FROM subject").fetchone() == (0,)
     blob = laptop.ledger.read_stream("verdict-verdict-a")[0].body.conditions[0].evidence
     with pytest.raises(BlobWithheld, match=laptop.ledger.ledger_id):
         centre.ledger.blob(blob.blob_id)
-    assert verify(centre.ledger).problems == ()
+    report = verify(centre.ledger)
+    assert (report.problems, report.shredded) == ((), 0)
+    assert report.withheld > 10
+    queries.fresh(centre.ledger)
+    trace = lineage.trace(centre.ledger, "reward-a")
+    assert trace.intact
+    assert {call.request for call in trace.calls} == {WITHHELD}
+    assert "stayed with another ledger" in str(trace.checks)
     told = push(laptop.source(), centre.ledger, key=laptop.key)
     assert (told.status, told.keys) == ("pushed", 1)
     assert centre.ledger.blob(blob.blob_id) == laptop.ledger.blob(blob.blob_id)
-    with laptop.ledger.connection() as conn:
-        conn.execute("UPDATE subject SET salt = NULL, key = NULL, destroyed_at = now()")
-    assert push(laptop.source(), centre.ledger, key=laptop.key).destroyed == 1
+    assert verify(centre.ledger).withheld == 0
+
+
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_a_subject_shredded_at_its_source_is_shredded_here_once_its_event_is_here(
+    laptop: Any, centre: Any, sealed: Write, with_keys: bool
+) -> None:
+    sealed(laptop.ledger)
+    laptop.seal()
+    push(laptop.source(with_keys=with_keys), centre.ledger, key=laptop.key)
+    shred(laptop.ledger, laptop.ledger.subject_id, reason="erasure_request")
+    assert push(laptop.source(), centre.ledger, key=laptop.key).destroyed == 0
+    laptop.seal()
+    told = push(laptop.source(with_keys=with_keys), centre.ledger, key=laptop.key)
+    assert (told.events, told.destroyed) == (1, 1)
+    assert push(laptop.source(), centre.ledger, key=laptop.key).status == "nothing to push"
     with centre.ledger.connection() as conn:
         assert conn.execute("SELECT salt, key, destroyed_at IS NOT NULL FROM subject").fetchall() == [(None, None, True)]
+    report = verify(centre.ledger)
+    assert (report.problems, report.withheld) == ((), 0)
+    assert report.shredded > 10
+
+
+def test_a_log_goes_on_under_a_subject_that_the_centre_shredded(laptop: Any, centre: Any, sealed: Write) -> None:
+    sealed(laptop.ledger)
+    laptop.seal()
+    push(laptop.source(), centre.ledger, key=laptop.key)
+    abroad = f"{laptop.ledger.ledger_id}/{laptop.ledger.subject_id}"
+    shred(centre.ledger, abroad, reason="retention_over")
+    sealed(laptop.ledger, "-more")
+    laptop.seal()
+    assert push(laptop.source(), centre.ledger, key=laptop.key).keys == 0
+    report = verify(centre.ledger)
+    assert (report.problems, report.withheld) == ((), 0)
+    with centre.ledger.connection() as conn:
+        assert conn.execute("SELECT subject_id, salt, key FROM subject").fetchall() == [(abroad, None, None)]
+
+
+def test_text_that_lies_in_the_clear_stays_unless_keys_may_travel(laptop: Any, centre: Any, sealed: Write) -> None:
+    sealed(laptop.ledger)
+    laptop.seal()
+    with laptop.ledger.connection() as conn:
+        conn.execute("SET LOCAL session_replication_role = replica")
+        conn.execute("UPDATE blob SET codec = codec & 1 WHERE blob_no = (SELECT min(blob_no) FROM blob WHERE subject_id <> 'public')")
+    with pytest.raises(PushRefused, match="--with-keys"):
+        laptop.source(with_keys=False)
+
+
+def test_keys_are_unwrapped_at_the_source_and_wrapped_at_the_centre(laptop: Any, centre: Any, cluster: Any) -> None:
+    with (
+        open_ledger(laptop.ledger.url, project="test", actor_id="t", guards=Guards(kek=b"l" * 32)) as wrapping,
+        open_ledger(centre.ledger.url, project="test", actor_id="t", guards=Guards(kek=b"c" * 32)) as taking,
+    ):
+        blob = wrapping.pending("words", media="text/plain")
+        wrapping.append([wrapping.new(WorldRegistered(world_id="7" * 64, name="w", source=blob.ref, fidelity="simulated"), blob)])
+        laptop.seal()
+        source = LedgerSource(wrapping, with_keys=True)
+        assert push(source, taking, key=laptop.key).keys == 1
+        assert taking.blob(blob.ref.blob_id) == b"words"
+        with centre.ledger.connection() as conn:
+            assert conn.execute("SELECT octet_length(salt), octet_length(key) FROM subject").fetchall() == [(40, 40)]
+        with pytest.raises(SettingsError, match="wrapped"):
+            laptop.source(with_keys=True).subjects()
+        more = wrapping.pending("other words", media="text/plain", subject_id="project:more")
+        wrapping.append([wrapping.new(WorldRegistered(world_id="8" * 64, name="w", source=more.ref, fidelity="simulated"), more)])
+        laptop.seal()
+        # Without the centre's key, keys are not put beside its wrapped ones as they are.
+        with pytest.raises(SettingsError, match="wrapped"):
+            push(LedgerSource(wrapping, with_keys=True), centre.ledger, key=laptop.key)
 
 
 def test_what_the_centre_had_from_others_comes_along_when_it_is_pulled(laptop: Any, other_laptop: Any, centre: Any, sealed: Write) -> None:
@@ -418,24 +484,35 @@ def test_verify_finds_what_no_log_brought_and_a_log_that_was_changed(laptop: Any
     assert verify(centre.ledger).problems == ()
 
 
-def test_packed_tokens_take_the_place_of_staged_ones(laptop: Any, centre: Any, sealed: Write) -> None:
-    sealed(laptop.ledger)
-    laptop.seal()
-    with laptop.ledger.connection() as conn:
+def staged_calls(sealed: Any) -> list[Any]:
+    """Stream and event ids of the model calls, for which tokens are staged now."""
+    with sealed.ledger.connection() as conn:
         rows = conn.execute("SELECT stream_id, event_id FROM event WHERE kind = 'ModelCalled' ORDER BY id").fetchall()
         for stream_id, event_id in rows:
             conn.execute(
                 "INSERT INTO token_live VALUES (%s, %s, %s, NULL, 0, '\\x01', '\\x02', '\\x03')",
-                (event_id, stream_id, laptop.ledger.subject_id),
+                (event_id, stream_id, sealed.ledger.subject_id),
             )
-    told = push(laptop.source(), centre.ledger, key=laptop.key)
-    assert (told.staged_calls, told.packs) == (2, 0)
-    with laptop.ledger.connection() as conn:
+    return rows
+
+
+def packed(sealed: Any, rows: Any) -> None:
+    """The staged tokens become one pack."""
+    with sealed.ledger.connection() as conn:
         conn.execute(
             "SELECT pack_tokens(%s, %s, %s, (SELECT sha256(string_agg(token_row_digest(t), ''::bytea ORDER BY t.event_id)) FROM token_live AS t),"
             " 'packed')",
-            (rows[0][0], laptop.ledger.subject_id, [row[1] for row in rows]),
+            (rows[0][0], sealed.ledger.subject_id, [row[1] for row in rows]),
         )
+
+
+def test_packed_tokens_take_the_place_of_staged_ones(laptop: Any, centre: Any, sealed: Write) -> None:
+    sealed(laptop.ledger)
+    laptop.seal()
+    rows = staged_calls(laptop)
+    told = push(laptop.source(), centre.ledger, key=laptop.key)
+    assert (told.staged_calls, told.packs) == (2, 0)
+    packed(laptop, rows)
     told = push(laptop.source(), centre.ledger, key=laptop.key)
     assert (told.status, told.staged_calls, told.packs) == ("pushed", 0, 1)
     assert (counts(centre.ledger)["token_live"], counts(centre.ledger)["token_pack"]) == (0, 1)
@@ -456,3 +533,24 @@ def test_an_own_event_that_is_missing_here_is_refused(laptop: Any, centre: Any, 
         conn.execute("DELETE FROM event_key WHERE id = (SELECT max(id) FROM event)")
     with pytest.raises(PushRefused, match="as after a restore"):
         push(centre.source(), laptop.ledger, key=centre.key)
+
+
+def test_a_login_of_the_role_writer_takes_a_log_over(laptop: Any, centre: Any, cluster: Any, sealed: Write) -> None:
+    from tests.ledger.test_roles import Deployment, drop_roles
+
+    deployment = Deployment(cluster, centre.ledger.url, "exchange", lambda ledger: None)
+    sealed(laptop.ledger)
+    laptop.seal()
+    staged = staged_calls(laptop)
+    with deployment.opened("writer") as writer:
+        told = push(laptop.source(), writer, key=laptop.key)
+        assert (told.status, told.keys, told.staged_calls) == ("pushed", 1, 2)
+        packed(laptop, staged)
+        shred(laptop.ledger, laptop.ledger.subject_id, reason="erasure_request")
+        laptop.seal()
+        told = push(laptop.source(), writer, key=laptop.key)
+        assert (told.events, told.packs, told.destroyed) == (1, 1, 1)
+    assert verify(centre.ledger).problems == ()
+    centre.ledger.close()
+    cluster.drop(centre.ledger.url)
+    drop_roles(cluster.server.url("postgres"), "exchange")

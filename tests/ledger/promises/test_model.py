@@ -160,7 +160,7 @@ class LedgerMachine(RuleBasedStateMachine):
         events = list(order.read_all(self.ledger.pool, self.ledger.project))
         for name, model in MODELS.items():
             with self.ledger.connection() as conn:
-                rows = conn.execute(f"SELECT count(*) FROM {model.TABLE} WHERE project = %s", (self.ledger.project,)).fetchone()
+                rows = conn.execute(f"SELECT count(*) FROM {model.VIEW} WHERE project = %s", (self.ledger.project,)).fetchone()
             assert rows == (len(folded(model, events)),), name
 
     @invariant()
