@@ -15,7 +15,7 @@ import pytest
 
 from ledger import lineage, proof, queries
 from ledger.blobs import pending
-from ledger.errors import BlobWithheld, CheckpointError, DivergedLog, ForeignStream, PushRefused, SettingsError
+from ledger.errors import BlobShredded, BlobWithheld, CheckpointError, DivergedLog, ForeignStream, PushRefused, SettingsError
 from ledger.events import LogForked, WorldRegistered
 from ledger.interchange import held
 from ledger.interchange.ledger_source import Kept, LedgerSource
@@ -28,6 +28,7 @@ from ledger.shred import shred
 from ledger.tables import METADATA, READ_MODELS
 from ledger.tree import inclusion
 from ledger.verify import verify
+from ledger.verify_events import EventPass
 
 Write = Callable[..., None]
 
@@ -268,8 +269,12 @@ def test_a_fork_is_taken_only_where_nothing_above_the_common_checkpoint_is_here(
     fork_said(laptop, 1, common.size)
     assert push(laptop.source(), centre.ledger, key=laptop.key).events == 4
     assert verify(centre.ledger).problems == ()
-    # It is the laptop's log that forked, and not that of the centre.
-    assert verify(centre.ledger).forks == ()
+    for each, forks in ((laptop, 1), (centre, 0)):
+        with each.ledger.connection() as conn:
+            events = EventPass(conn, each.ledger.ledger_id)
+            assert list(events.chunks()) and events.faults == []
+            # It is the laptop's log that forked, and not that of the centre.
+            assert len(events.forks) == forks
     held_now = common.size + 4
     fork_said(laptop, 2, held_now - 1)
     with pytest.raises(DivergedLog, match=f"forked from .* after {held_now - 1} events; here are {held_now}"):
@@ -390,9 +395,13 @@ def test_a_log_goes_on_under_a_subject_that_the_centre_shredded(laptop: Any, cen
     push(laptop.source(), centre.ledger, key=laptop.key)
     abroad = f"{laptop.ledger.ledger_id}/{laptop.ledger.subject_id}"
     shred(centre.ledger, abroad, reason="retention_over")
-    sealed(laptop.ledger, "-more")
+    more = laptop.ledger.pending("words of afterwards", media="text/plain")
+    laptop.ledger.append([laptop.ledger.new(WorldRegistered(world_id="7" * 64, name="w", source=more.ref, fidelity="simulated"), more)])
     laptop.seal()
-    assert push(laptop.source(), centre.ledger, key=laptop.key).keys == 0
+    told = push(laptop.source(), centre.ledger, key=laptop.key)
+    assert (told.events, told.blobs, told.keys) == (1, 1, 0)
+    with pytest.raises(BlobShredded):
+        centre.ledger.blob(more.ref.blob_id)
     report = verify(centre.ledger)
     assert (report.problems, report.withheld) == ((), 0)
     with centre.ledger.connection() as conn:
