@@ -44,6 +44,10 @@ class BlobError(TallyError):
     """A blob is missing, too large, or its bytes do not match its commitment."""
 
 
+class TokenError(TallyError):
+    """Token arrays of a call cannot be packed, unpacked or put together, or are not what its event committed to."""
+
+
 class UnknownId(TallyError):
     """An id names nothing in this ledger."""
 
