@@ -15,20 +15,22 @@ CHUNK_BYTES = 4 * 1024 * 1024
 PIPELINED_BYTES = 256 * 1024
 """Larger messages go by themselves: psycopg 3 hangs on about 1 MB inside a pipeline."""
 MAX_BYTES = 1024 * 1024 * 1024
+RAW = 0
 PUBLIC = "public"
 """Subject of content that is nobody's: sources, schemas, public tasks. Its salt is empty, so equal content has equal names everywhere."""
 
-_INSERT_CHUNK = "INSERT INTO blob_chunk (blob_id, chunk, data) VALUES (%s, %s, %s)"
+_INSERT_CHUNK = "INSERT INTO blob_chunk (blob_no, chunk, data) VALUES (%s, %s, %s)"
 Connection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A blob ready to be written: its reference, its subject and its bytes."""
+    """A blob ready to be written: its reference, its subject, its bytes, and how those are encoded."""
 
     ref: BlobRef
     subject_id: str
     data: bytes
+    codec: int = RAW
 
 
 def commitment(salt: bytes, data: bytes) -> str:
@@ -71,20 +73,22 @@ def write(conn: Connection, blobs: Iterable[Pending]) -> int:
         return 0
     ordered = [unique[blob_id] for blob_id in sorted(unique)]
     rows = conn.execute(
-        "INSERT INTO blob (blob_id, subject_id, size, chunks)"
-        " SELECT b, s, z, c FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, n)"
-        " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id",
+        "INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)"
+        " SELECT b, nextval('blob_no_seq'), s, z, c, d"
+        " FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, d, n)"
+        " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id, blob_no",
         (
             [bytes.fromhex(blob.ref.blob_id) for blob in ordered],
             [blob.subject_id for blob in ordered],
-            [len(blob.data) for blob in ordered],
+            [blob.ref.size for blob in ordered],
             [_chunks(blob) for blob in ordered],
+            [blob.codec for blob in ordered],
         ),
     ).fetchall()
-    new = [unique[bytes(row[0]).hex()] for row in rows]
+    new = [(unique[bytes(row[0]).hex()], int(row[1])) for row in rows]
     parts = [
-        (bytes.fromhex(blob.ref.blob_id), chunk, blob.data[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES])
-        for blob in new
+        (blob_no, chunk, blob.data[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES])
+        for blob, blob_no in new
         for chunk in range(_chunks(blob))
     ]
     with conn.cursor() as cursor:
@@ -118,7 +122,7 @@ def read_many(conn: Connection, blob_ids: Sequence[str]) -> dict[str, bytes]:
     wanted = [bytes.fromhex(blob_id) for blob_id in dict.fromkeys(blob_ids)]
     rows = conn.execute(
         "SELECT b.blob_id, coalesce(s.salt, ''::bytea), b.size, string_agg(c.data, ''::bytea ORDER BY c.chunk)"
-        " FROM blob AS b JOIN blob_chunk AS c USING (blob_id) LEFT JOIN subject AS s USING (subject_id)"
+        " FROM blob AS b JOIN blob_chunk AS c USING (blob_no) LEFT JOIN subject AS s USING (subject_id)"
         " WHERE b.blob_id = ANY (%s) GROUP BY 1, 2, 3",
         (wanted,),
     ).fetchall()
@@ -149,6 +153,6 @@ def orphans(conn: Connection) -> tuple[int, int]:
     """Count and bytes of blobs that no event refers to: what interrupted writers left behind."""
     row = conn.execute(
         "SELECT count(*), coalesce(sum(size), 0)::bigint FROM blob AS b"
-        " WHERE NOT EXISTS (SELECT FROM blob_use AS u WHERE u.blob_id = b.blob_id)"
+        " WHERE NOT EXISTS (SELECT FROM blob_use AS u WHERE u.blob_no = b.blob_no)"
     ).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ledger.errors import CanonicalError
 NAME = "c1"
 MAX_INT = 2**53
 MAX_DEPTH = 200
+_LARGE = re.compile(rb"[:,\[]-?[0-9]{16,}[],}]").search
 
 type_names = "null, bool, int, float, str, list, dict with str keys"
 Json = Any
@@ -28,6 +30,20 @@ def canonical_bytes(value: Json, *, allow_nul: bool = False) -> bytes:
         CanonicalError: the value has no canonical form; the message names the path and the value seen.
     """
     return orjson.dumps(_checked(value, "$", allow_nul, 0), option=orjson.OPT_SORT_KEYS)
+
+
+def validated_bytes(value: Json) -> bytes:
+    """As `canonical_bytes`, faster, for plain JSON of a validated event body, whose types already rule out NaN and infinities.
+
+    Raises:
+        CanonicalError: the value has no canonical form.
+    """
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return canonical_bytes(value)
+    # What the encoder lets pass shows in its output; text that only looks like it takes the slow way too.
+    return canonical_bytes(value) if b"\\u0000" in data or b"-0.0" in data or _LARGE(data) else data
 
 
 def digest(value: Json, *, allow_nul: bool = False) -> str:

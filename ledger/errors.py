@@ -48,6 +48,14 @@ class TokenError(TallyError):
     """Token arrays of a call cannot be packed, unpacked or put together, or are not what its event committed to."""
 
 
+class TreeError(TallyError):
+    """The Merkle tree was asked for a leaf or size that it does not have, or a tile does not hold what it must."""
+
+
+class CheckpointError(TallyError):
+    """A checkpoint or its key is malformed, not signed by the trusted key, or of another log."""
+
+
 class UnknownId(TallyError):
     """An id names nothing in this ledger."""
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ledger.canonical import canonical_bytes
+from ledger.proof import event_id as event_id
+from ledger.proof import uuid_of as uuid_of
 
 Clock = Callable[[], datetime]
 
@@ -36,19 +38,13 @@ def derived_id(*parts: Any) -> str:
     return uuid_of(hashlib.sha256(canonical_bytes(list(parts))).digest())
 
 
-def uuid_of(sha256: bytes) -> str:
-    """The UUIDv8 made of the first 122 free bits of a digest."""
-    value = int.from_bytes(sha256[:16], "big")
-    value = value & ~(0xF << 76) | 0x8 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return str(uuid.UUID(int=value))
-
-
 def stream_name(noun: str, ident: str) -> str:
     """The stream that belongs to one thing: `<noun>-<id>`."""
     return f"{noun}-{ident}"
 
 
-def event_id(ledger_id: str, project: str, stream: str, key: str) -> str:
-    """The id of the event with this idempotency key in this stream."""
-    return derived_id("tallystick/event-id/1", ledger_id, project, stream, key)
+def node_id(project: str, name: str) -> int:
+    """The signed 64-bit id of a name in lineage: the first eight bytes of a digest, the same on every machine."""
+    data = project.encode()
+    digest = hashlib.sha256(b"tallystick/node/1" + len(data).to_bytes(4, "big") + data + name.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -74,8 +74,15 @@ class LedgerHandle:
 
     def append(self, events: Sequence[New], *, expected: Mapping[str, int] | None = None) -> Receipt:
         """Receipt for events that are durably committed, all or none; see `ledger.store.append`."""
+        batch = store.prepare_all(self.ledger_id, self.project, events, expected)
+        if not batch.small or batch.large:
+            with self.connection() as conn:
+                blobs.write(conn, (*batch.large, *(() if batch.small else batch.inline)))
+        if batch.small:
+            with self._plain_connection() as conn:
+                return store.one_statement(conn, self.ledger_id, self.project, batch)
         with self.connection() as conn:
-            return store.append(conn, self.ledger_id, self.project, events, expected)
+            return store.many_statements(conn, self.ledger_id, self.project, batch)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -84,6 +91,11 @@ class LedgerHandle:
         Raises:
             LedgerUnavailable: the database cannot be reached, or cannot write (disk full, read-only).
         """
+        with self._plain_connection() as conn, conn.transaction():
+            yield conn
+
+    @contextmanager
+    def _plain_connection(self) -> Iterator[Connection]:
         try:
             with self.pool.connection() as conn:
                 yield conn
@@ -132,11 +144,11 @@ def open_ledger(
     """
     pool: ConnectionPool[Connection] = ConnectionPool(
         url, min_size=1, max_size=pool_size, timeout=connect_s, open=False, name="tallystick",
-        kwargs={"options": "-c synchronous_commit=on", "application_name": "tallystick"},
+        kwargs={"options": "-c synchronous_commit=on", "application_name": "tallystick", "autocommit": True},
     )  # fmt: skip
     try:
         pool.open(wait=True, timeout=connect_s)
-        with pool.connection() as conn:
+        with pool.connection() as conn, conn.transaction():
             check_schema(conn)
             ledger_id = _genesis(conn, clock, random_bytes, actor_id)
     except (PoolTimeout, psycopg.OperationalError) as error:

@@ -1,9 +1,9 @@
 """Lineage: from a reward back to the sampled tokens, and from anything on to all that came of it. Reads the database; helps to order it."""
 
 from dataclasses import fields
-from typing import Any
 
 from ledger.errors import UnknownId
+from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage_checks import bound_calls, calls_digest
 from ledger.lineage_rows import Trace
@@ -15,23 +15,23 @@ __all__ = ["bound_calls", "calls_digest", "downstream", "trace", "trace_rollout"
 # Around a rollout: what it is made of, what judged it, what was derived for it. From each of these all ancestors.
 _CHAIN = """WITH RECURSIVE
 start (node) AS (
-  SELECT %(node)s::text UNION SELECT parent FROM edge WHERE project = %(project)s AND child = %(node)s AND relation = 'rewards'),
+  SELECT %(node)s::bigint UNION SELECT parent FROM edge WHERE child = %(node)s AND relation = 'rewards'),
 around (node) AS (
   SELECT node FROM start
   UNION
-  SELECT x.child FROM start JOIN edge AS x ON x.project = %(project)s AND x.parent = start.node
-    AND x.relation IN ('made_in', 'judges', 'reviews', 'rewards')),
+  SELECT x.child FROM start JOIN edge AS x ON x.parent = start.node AND x.relation IN ('made_in', 'judges', 'reviews', 'rewards')),
 up (node) AS (
   SELECT node FROM around
   UNION
-  SELECT x.parent FROM up JOIN edge AS x ON x.project = %(project)s AND x.child = up.node)
+  SELECT x.parent FROM up JOIN edge AS x ON x.child = up.node)
 SELECT node FROM up"""
 _DOWN = """WITH RECURSIVE down (node) AS (
-  SELECT %(node)s::text
+  SELECT %(node)s::bigint
   UNION
-  SELECT x.child FROM down JOIN edge AS x ON x.project = %(project)s AND x.parent = down.node)
-SELECT split_part(node, '-', 1), count(*) FROM down WHERE node <> %(node)s GROUP BY 1 ORDER BY 1"""
-_COLUMNS = ", ".join({"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded))
+  SELECT x.child FROM down JOIN edge AS x ON x.parent = down.node)
+SELECT split_part(n.name, '-', 1), count(*) FROM down JOIN node AS n ON n.node_id = down.node WHERE down.node <> %(node)s
+GROUP BY 1 ORDER BY 1"""
+_COLUMNS = ", ".join("body" if column.name == "body_bytes" else column.name for column in fields(Recorded))
 
 
 def trace(ledger: LedgerHandle, reward_id: str) -> Trace:
@@ -61,20 +61,16 @@ def downstream(ledger: LedgerHandle, node: str) -> dict[str, int]:
         node: `<noun>-<id>`, such as `verifier-<digest>`.
     """
     with ledger.connection() as conn:
-        rows = conn.execute(_DOWN, {"node": node, "project": ledger.project}).fetchall()
+        rows = conn.execute(_DOWN, {"node": node_id(ledger.project, node)}).fetchall()
     return {str(noun): int(number) for noun, number in rows}
 
 
 def _traced(ledger: LedgerHandle, noun: str, ident: str) -> Trace:
     ledger.barrier()
     node = f"{noun}-{ident}"
-    given: dict[str, Any] = {"node": node, "project": ledger.project}
     with ledger.connection() as conn:
-        nodes = [str(row[0]) for row in conn.execute(_CHAIN, given)]
         rows = conn.execute(
-            f"SELECT {_COLUMNS} FROM event AS e JOIN event_order AS o USING (id)"
-            " WHERE e.ledger_id = %s AND e.project = %s AND e.stream = ANY (%s) ORDER BY o.position",
-            (ledger.ledger_id, ledger.project, nodes),
+            f"SELECT {_COLUMNS} FROM ordered_event WHERE node_id IN ({_CHAIN}) ORDER BY position", {"node": node_id(ledger.project, node)}
         ).fetchall()
         chain = Chain(node, [recorded(row) for row in rows])
         if not any(event.stream == node for event in chain.events):

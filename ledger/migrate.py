@@ -1,5 +1,6 @@
 """Migrations: bring a database to this release's schema, and refuse one that is behind or ahead. Writes the database."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,13 @@ def head_revision() -> str:
     return head
 
 
-def upgrade(url: str, revision: str = "head") -> None:
+def upgrade(url: str, revision: str = "head", *, partition_width: int | None = None) -> None:
     """Bring the database to `revision`; at most one process does it, the others wait.
 
+    Args:
+        url: of the database.
+        revision: of this release's migrations.
+        partition_width: ids in a partition of a new database; None for 2^24.
     Raises:
         SchemaMismatch: the database is at a revision that this release does not know.
     """
@@ -46,6 +51,7 @@ def upgrade(url: str, revision: str = "head") -> None:
             raise SchemaMismatch(_ahead(current))
         config = _config()
         config.attributes["connection"] = connection
+        config.attributes["partition_width"] = partition_width
         command.upgrade(config, revision)
         connection.commit()
 
@@ -67,7 +73,13 @@ def differences(url: str) -> list[Any]:
     import ledger.tables  # noqa: F401
 
     with _engine(url).connect() as connection:
-        return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), SQLModel.metadata))
+        options = {"compare_type": True, "include_object": _is_declared}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), SQLModel.metadata))
+
+
+def _is_declared(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
+    # Partitions are made as the log grows.
+    return not (kind == "table" and reflected and compare_to is None and re.fullmatch(r".*_p\d+", name or ""))
 
 
 def check_schema(conn: "psycopg.Connection[Any]") -> None:

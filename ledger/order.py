@@ -11,6 +11,7 @@ from psycopg_pool import ConnectionPool
 
 from ledger.errors import WaitTimeout
 from ledger.events import EventBody
+from ledger.ids import node_id
 from ledger.store import Receipt
 from ledger.upcast import decode
 
@@ -99,12 +100,10 @@ def read_all(pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] |
 
 def read_stream(pool: Pool, ledger_id: str, project: str, stream: str) -> list[Recorded]:
     """All committed events of a stream by version, ordered or not (S4)."""
-    columns = _COLUMNS.replace("position, ledger_id", "o.position, e.ledger_id")
     with pool.connection() as conn:
         rows = conn.execute(
-            f"SELECT {columns} FROM event AS e LEFT JOIN event_order AS o USING (id)"
-            " WHERE e.ledger_id = %s AND e.project = %s AND e.stream = %s ORDER BY e.version",
-            (ledger_id, project, stream),
+            f"SELECT {_COLUMNS} FROM recorded_event WHERE node_id = %s AND ledger_id = %s ORDER BY version",
+            (node_id(project, stream), ledger_id),
         ).fetchall()
     return [recorded(row) for row in rows]
 
@@ -121,7 +120,7 @@ def wait_ordered(pool: Pool, receipt: Receipt, *, timeout_s: float) -> list[int]
         step(pool)
         with pool.connection() as conn:
             rows = conn.execute(
-                "SELECT e.event_id, o.position FROM event AS e JOIN event_order AS o USING (id) WHERE e.event_id = ANY (%s)", (wanted,)
+                "SELECT k.event_id, o.position FROM event_key AS k JOIN event_order AS o USING (id) WHERE k.event_id = ANY (%s)", (wanted,)
             ).fetchall()
         positions = {row[0]: int(row[1]) for row in rows}
         if len(positions) == len(set(wanted)):

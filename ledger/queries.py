@@ -217,8 +217,8 @@ def resolve_any(ledger: LedgerHandle, prefix: str, nouns: Sequence[str] = ("rewa
     with ledger.connection() as conn:
         for noun in nouns:
             source = "SELECT call_id AS id FROM call_view WHERE project = %(project)s" if noun == "call" else (
-                "SELECT substr(stream, length(%(noun)s) + 2) AS id FROM stream_head WHERE project = %(project)s"
-                " AND starts_with(stream, %(noun)s || '-')"
+                "SELECT substr(name, length(%(noun)s) + 2) AS id FROM node WHERE project = %(project)s"
+                " AND starts_with(name, %(noun)s || '-')"
             )  # fmt: skip
             rows = conn.execute(
                 f"SELECT id FROM ({source}) AS s WHERE starts_with(id, %(prefix)s) ORDER BY id <> %(prefix)s, id LIMIT 6",

@@ -2,43 +2,40 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from hashlib import sha256
+from functools import cache
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
 from ledger import blobs as blob_store
-from ledger import canonical, ids
-from ledger.errors import IdempotencyConflict, InvalidEvent, VersionConflict
-from ledger.events import EventBody
-from ledger.proof import LeafFields, leaf_hash
+from ledger import bulk, canonical
+from ledger.arrays import Bigints, Byteas, Floats, Ints, Texts, Times, Uuids
+from ledger.blobs import Pending
+from ledger.errors import IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
+from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp
 
-MAX_BODY_BYTES = 64 * 1024
-MAX_NAME_LENGTH = 300
+__all__ = [
+    "MAX_BODY_BYTES",
+    "Appended",
+    "New",
+    "Receipt",
+    "StagedTokens",
+    "append",
+    "many_statements",
+    "one_statement",
+    "prepare_all",
+    "stamp",
+]
+
+SMALL = 48
+"""Up to so many events go in one statement; more are copied in, which costs more round trips and less time an event."""
+SMALL_BYTES = 1024 * 1024
+INLINE_BLOB_BYTES = 256 * 1024
+"""Larger blobs are stored by themselves before the events that name them."""
 Connection = psycopg.Connection[Any]
-
-
-@dataclass(frozen=True)
-class New:
-    """An event to append.
-
-    Attributes:
-        body: what happened.
-        occurred_at: the producer's clock, timezone-aware.
-        actor_id: pseudonym of who did it.
-        correlation_id: what it belongs to, such as a run.
-        causation_id: event id of what caused it.
-        blobs: the blobs that the body names and that may not be stored yet.
-    """
-
-    body: EventBody
-    occurred_at: datetime
-    actor_id: str
-    correlation_id: str | None = None
-    causation_id: str | None = None
-    blobs: tuple[blob_store.Pending, ...] = ()
+_ERRORS: dict[str, type[TallyError]] = {
+    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,17 +56,23 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    new: New
-    stream: str
-    key: str
-    event_id: str
-    body: bytes
-    body_hash: bytes
+class Batch:
+    """Events prepared together: those given, the distinct ones among them, and the blobs that come with them by size."""
+
+    given: tuple[Prepared, ...]
+    distinct: tuple[Prepared, ...]
+    expected: Mapping[str, int]
+    inline: tuple[Pending, ...]
+    large: tuple[Pending, ...]
 
     @property
-    def content(self) -> tuple[str, int, bytes]:
-        return self.new.body.kind, self.new.body.schema_version, self.body_hash
+    def small(self) -> bool:
+        """Whether it fits in one statement."""
+        if len(self.distinct) > SMALL:
+            return False
+        tokens = [item.new.tokens for item in self.distinct if item.new.tokens is not None]
+        arrays = [data for t in tokens for data in (t.prompt, t.sampled, t.logprobs) if data is not None]
+        return sum(map(len, arrays)) + sum(len(item.body) for item in self.distinct) + sum(len(b.data) for b in self.inline) <= SMALL_BYTES
 
 
 def append(conn: Connection, ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None) -> Receipt:
@@ -86,131 +89,124 @@ def append(conn: Connection, ledger_id: str, project: str, events: Sequence[New]
         IdempotencyConflict: a key is taken by other content.
         VersionConflict: a stream is not at its expected version.
     """
-    prepared = [_prepare(ledger_id, project, new) for new in events]
-    blob_store.write(conn, [blob for item in prepared for blob in item.new.blobs])
-    versions = _lock_heads(conn, ledger_id, project, sorted({item.stream for item in prepared}))
-    taken = _taken_keys(conn, ledger_id, project, prepared)
-    fresh = [item for item in prepared if (item.stream, item.key) not in taken]
-    if fresh:
-        _check_expected(versions, expected or {})
-    acknowledged: list[Appended] = []
-    rows: list[tuple[_Prepared, int]] = []
-    for item in prepared:
-        known = taken.get((item.stream, item.key))
-        if known is None:
-            versions[item.stream] += 1
-            taken[item.stream, item.key] = (*item.content, item.event_id, versions[item.stream])
-            rows.append((item, versions[item.stream]))
-            acknowledged.append(Appended(item.event_id, item.stream, versions[item.stream], True))
-            continue
-        if known[:3] != item.content:
+    batch = prepare_all(ledger_id, project, events, expected)
+    blob_store.write(conn, batch.large)
+    if batch.small:
+        return one_statement(conn, ledger_id, project, batch)
+    blob_store.write(conn, batch.inline)
+    return many_statements(conn, ledger_id, project, batch)
+
+
+def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None) -> Batch:
+    """The events ready to be written, the same key twice made one.
+
+    Raises:
+        InvalidEvent, CanonicalError: an event does not fit its schema or limits.
+        IdempotencyConflict: two of them have one key and other content.
+    """
+    given = tuple(prepare(ledger_id, project, new) for new in events)
+    distinct: dict[str, Prepared] = {}
+    for item in given:
+        first = distinct.setdefault(item.event_id, item)
+        if first is not item and first.content != item.content:
             raise IdempotencyConflict(
-                f"key {item.key!r} in stream {item.stream!r} is taken by {known[0]} with body {known[2].hex()[:12]}…;"
-                f" seen {item.content[0]} with body {item.body_hash.hex()[:12]}…: the same key needs the same content"
+                f"key {item.key!r} in stream {item.stream!r} is given twice, by {first.kind} and by {item.kind} with other content:"
+                " the same key needs the same content"
             )
-        acknowledged.append(Appended(known[3], item.stream, known[4], False))
-    if rows:
-        _insert(conn, ledger_id, project, rows)
-    return Receipt(tuple(acknowledged))
-
-
-def _prepare(ledger_id: str, project: str, new: New) -> _Prepared:
-    if new.occurred_at.tzinfo is None:
-        raise InvalidEvent(f"{new.body.kind}: occurred_at {new.occurred_at.isoformat()} has no time zone; allowed: aware times")
-    stream, key = new.body.stream(), new.body.key()
-    for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", new.correlation_id or "-")):
-        if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-            raise InvalidEvent(
-                f"{new.body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: 1 to {MAX_NAME_LENGTH}, printable"
-            )
-    body = canonical.canonical_bytes(new.body.model_dump(mode="json"))
-    if len(body) > MAX_BODY_BYTES:
-        raise InvalidEvent(f"{new.body.kind}: body of {len(body)} bytes; allowed: up to {MAX_BODY_BYTES}; put large content in a blob")
-    return _Prepared(new, stream, key, ids.event_id(ledger_id, project, stream, key), body, sha256(body).digest())
-
-
-def _lock_heads(conn: Connection, ledger_id: str, project: str, streams: list[str]) -> dict[str, int]:
-    rows = conn.execute(
-        "INSERT INTO stream_head AS h (ledger_id, project, stream, version)"
-        " SELECT %s, %s, s, 0 FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) ORDER BY n"
-        " ON CONFLICT (ledger_id, project, stream) DO UPDATE SET version = h.version RETURNING stream, version",
-        (ledger_id, project, streams),
-    ).fetchall()
-    return {row[0]: row[1] for row in rows}
-
-
-def _taken_keys(
-    conn: Connection, ledger_id: str, project: str, prepared: Sequence[_Prepared]
-) -> dict[tuple[str, str], tuple[str, int, bytes, str, int]]:
-    rows = conn.execute(
-        "SELECT k.stream, k.key, k.kind, k.schema_version, k.body_hash, k.event_id, k.version"
-        " FROM unnest(%s::text[], %s::text[]) AS u (stream, key)"
-        " JOIN event_key AS k ON k.ledger_id = %s AND k.project = %s AND k.stream = u.stream AND k.key = u.key",
-        ([item.stream for item in prepared], [item.key for item in prepared], ledger_id, project),
-    ).fetchall()
-    return {(row[0], row[1]): (row[2], row[3], bytes(row[4]), str(row[5]), row[6]) for row in rows}
-
-
-def _check_expected(versions: Mapping[str, int], expected: Mapping[str, int]) -> None:
-    for stream, version in expected.items():
-        if stream not in versions:
+    streams = {item.stream for item in given}
+    for stream in expected or {}:
+        if stream not in streams:
             raise InvalidEvent(f"expected version given for stream {stream!r}, to which nothing is appended")
-        if versions[stream] != version:
-            raise VersionConflict(f"stream {stream!r} is at version {versions[stream]}; expected {version}")
-
-
-def _insert(conn: Connection, ledger_id: str, project: str, rows: Sequence[tuple[_Prepared, int]]) -> None:
-    with conn.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO event (ledger_id, project, event_id, stream, version, kind, schema_version, canonicaliser, occurred_at, actor_id,"
-            " correlation_id, causation_id, key, body, body_hash, leaf) VALUES (%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s,%s)",
-            [_event_row(ledger_id, project, item, version) for item, version in rows],
-        )
-        cursor.executemany(
-            "INSERT INTO event_key (ledger_id, project, stream, key, event_id, version, kind, schema_version, body_hash)"
-            " VALUES (%s,%s,%s,%s,%s,%s,%s,%s,%s)",
-            [(ledger_id, project, item.stream, item.key, UUID(item.event_id), version, *item.content) for item, version in rows],
-        )
-        edges = [(project, *edge, UUID(item.event_id)) for item, _ in rows for edge in dict.fromkeys(item.new.body.edges())]
-        if edges:
-            cursor.executemany(
-                "INSERT INTO edge (project, child, parent, relation, event_id) VALUES (%s,%s,%s,%s,%s) ON CONFLICT DO NOTHING", edges
-            )
-        uses = sorted({(bytes.fromhex(ref.blob_id), UUID(item.event_id)) for item, _ in rows for ref in item.new.body.blobs()})
-        if uses:
-            _check_blobs_stored(conn, uses)
-            cursor.executemany("INSERT INTO blob_use (blob_id, event_id) VALUES (%s,%s)", uses)
-        heads = {item.stream: version for item, version in rows}
-        cursor.executemany(
-            "UPDATE stream_head SET version = %s WHERE ledger_id = %s AND project = %s AND stream = %s",
-            [(version, ledger_id, project, stream) for stream, version in heads.items()],
-        )
-
-
-def _check_blobs_stored(conn: Connection, uses: Sequence[tuple[bytes, UUID]]) -> None:
-    wanted = list({blob_id for blob_id, _ in uses})
-    row = conn.execute(
-        "SELECT w FROM unnest(%s::bytea[]) AS u (w) WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = w) LIMIT 1", (wanted,)
-    ).fetchone()
-    if row is not None:
-        raise InvalidEvent(f"blob {bytes(row[0]).hex()} is named by an event but is not stored; store it in or before the same append")
-
-
-def _event_row(ledger_id: str, project: str, item: _Prepared, version: int) -> tuple[Any, ...]:
-    new = item.new
-    occurred = new.occurred_at.astimezone(UTC)
-    fields = LeafFields(
-        ledger_id=ledger_id, event_id=item.event_id, project=project, stream=item.stream, version=version, kind=new.body.kind,
-        schema_version=new.body.schema_version, canonicaliser=canonical.NAME, occurred_at=stamp(occurred), actor_id=new.actor_id,
-        correlation_id=new.correlation_id, causation_id=new.causation_id, key=item.key, body_hash=item.body_hash,
-    )  # fmt: skip
-    return (
-        ledger_id, project, UUID(item.event_id), item.stream, version, fields.kind, fields.schema_version, canonical.NAME, occurred,
-        new.actor_id, new.correlation_id, None if new.causation_id is None else UUID(new.causation_id), item.key, item.body,
-        item.body_hash, leaf_hash(fields),
+    blobs = {blob.ref.blob_id: blob for new in events for blob in new.blobs}
+    ordered = [blobs[blob_id] for blob_id in sorted(blobs)]
+    return Batch(
+        given, tuple(distinct.values()), expected or {}, tuple(blob for blob in ordered if len(blob.data) <= INLINE_BLOB_BYTES),
+        tuple(blob for blob in ordered if len(blob.data) > INLINE_BLOB_BYTES),
     )  # fmt: skip
 
 
-def stamp(moment: datetime) -> str:
-    """ISO 8601 UTC with microseconds and `Z`, as the leaf holds it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
+    """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns."""
+    given = arguments(ledger_id, project, batch)
+    try:
+        row = conn.execute(_statement(tuple(given)), tuple(given.values())).fetchone()
+    except psycopg.Error as error:
+        raise known_error(error) from error
+    assert row is not None
+    versions = zip(batch.distinct, row[0], row[1], strict=True)
+    return _receipt(batch, {item.event_id: (version, created) for item, version, created in versions})
+
+
+def many_statements(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
+    """Receipt for a batch of any size whose blobs are stored, copied in within the caller's transaction."""
+    try:
+        return _receipt(batch, bulk.write(conn, ledger_id, project, batch.distinct, batch.expected))
+    except psycopg.Error as error:
+        raise known_error(error) from error
+
+
+def known_error(error: psycopg.Error) -> Exception:
+    """The error of ours that the database raised, else the error itself."""
+    kind = _ERRORS.get(error.sqlstate or "")
+    return error if kind is None else kind(error.diag.message_primary or str(error))
+
+
+def arguments(ledger_id: str, project: str, batch: Batch) -> dict[str, Any]:
+    """What `append_events` takes, by name; what it defaults to nothing is left out."""
+    items, inline = batch.distinct, batch.inline
+    heads = heads_of(items)
+    place = {stream: index for index, stream in enumerate(heads, 1)}
+    given: dict[str, Any] = {
+        "of_ledger": ledger_id, "of_project": project, "of_canonicaliser": canonical.NAME,
+        "head_names": Texts(heads), "head_nodes": Bigints(heads.values()),
+        "heads": Ints(place[item.stream] for item in items), "keys": Texts(item.key for item in items),
+        "event_ids": Uuids(item.event_id for item in items), "kinds": Texts(item.kind for item in items),
+        "schema_versions": Ints(item.schema_version for item in items), "occurred": Times(item.occurred_at for item in items),
+        "actors": Texts(item.new.actor_id for item in items), "correlations": Texts(item.new.correlation_id for item in items),
+        "causations": Uuids(item.new.causation_id for item in items), "bodies": Byteas(item.body for item in items),
+        "leaf_heads": Byteas(item.leaf_head for item in items), "leaf_tails": Byteas(item.leaf_tail for item in items),
+    }  # fmt: skip
+    if batch.expected:
+        given["expected"] = Ints(batch.expected.get(stream) for stream in heads)
+    if children := children_of(project, items):
+        given |= {"child_names": Texts(children), "child_nodes": Bigints(children.values())}
+    if edges := [(index, n, *edge) for index, item in enumerate(items, 1) for n, edge in enumerate(item.edges)]:
+        columns = zip(*edges, strict=True)
+        kinds = (Ints, Ints, Bigints, Bigints, Texts, Floats)
+        names = ("edge_of", "edge_n", "edge_children", "edge_parents", "edge_relations", "edge_weights")
+        given |= {name: kind(column) for name, kind, column in zip(names, kinds, columns, strict=True)}
+    if uses := [(index, blob_id) for index, item in enumerate(items, 1) for blob_id in item.uses]:
+        given |= {"use_of": Ints(index for index, _ in uses), "use_blobs": Byteas(blob_id for _, blob_id in uses)}
+    if inline:
+        given |= {
+            "blob_ids": Byteas(bytes.fromhex(blob.ref.blob_id) for blob in inline),
+            "blob_subjects": Texts(blob.subject_id for blob in inline),
+            "blob_sizes": Bigints(blob.ref.size for blob in inline), "blob_codecs": Ints(blob.codec for blob in inline),
+            "blob_data": Byteas(blob.data for blob in inline),
+        }  # fmt: skip
+    if tokens := [(index, item.new.tokens) for index, item in enumerate(items, 1) if item.new.tokens is not None]:
+        given |= {
+            "token_of": Ints(index for index, _ in tokens),
+            "token_subjects": Texts(token.subject_id for _, token in tokens),
+            "token_parents": Uuids(token.parent for _, token in tokens),
+            "token_shared": Ints(token.shared for _, token in tokens),
+            "token_prompts": Byteas(token.prompt for _, token in tokens), "token_sampled": Byteas(token.sampled for _, token in tokens),
+            "token_logprobs": Byteas(token.logprobs for _, token in tokens),
+        }  # fmt: skip
+    return given
+
+
+@cache
+def _statement(names: tuple[str, ...]) -> bytes:
+    # As bytes, since the driver takes only literal text: the names are those above.
+    return f"SELECT out_versions, out_new FROM append_events({', '.join(f'{name} => %s' for name in names)})".encode()
+
+
+def _receipt(batch: Batch, versions: Mapping[str, tuple[int, bool]]) -> Receipt:
+    acknowledged: list[Appended] = []
+    seen: set[str] = set()
+    for item in batch.given:
+        version, created = versions[item.event_id]
+        acknowledged.append(Appended(item.event_id, item.stream, version, created and item.event_id not in seen))
+        seen.add(item.event_id)
+    return Receipt(tuple(acknowledged))

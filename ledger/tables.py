@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, SmallInteger, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field, SQLModel
 
@@ -21,20 +21,38 @@ class Ledger(SQLModel, table=True):
     created_at: datetime = Field(sa_column=_now())
 
 
+class Node(SQLModel, table=True):
+    """The name behind a node id, which is the first eight bytes of its digest (`ledger.ids.node_id`), so edges need no look-up.
+
+    Written for every stream and for every edge's child: `<noun>-<id>`, or `call-<id>` for a model call.
+    """
+
+    __tablename__ = "node"
+    node_id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    project: str
+    name: str
+
+
+class StreamHead(SQLModel, table=True):
+    """The version a stream is at; locked by every append to it. A name has one stream in each ledger that writes to it."""
+
+    __tablename__ = "stream_head"
+    __table_args__ = (UniqueConstraint("node_id", "ledger_id", name="stream_head_node"),)
+    stream_id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True, cache=1), primary_key=True))
+    node_id: int = Field(sa_column=Column(BigInteger, nullable=False))
+    ledger_id: str
+    version: int
+
+
 class Event(SQLModel, table=True):
-    """Every event as it was hashed. `id` is internal: readers use positions."""
+    """Every event as it was hashed, partitioned by `id`, which is internal: readers use positions."""
 
     __tablename__ = "event"
-    __table_args__ = (
-        UniqueConstraint("ledger_id", "project", "stream", "version", name="event_stream_version"),
-        UniqueConstraint("event_id", name="event_event_id"),
-    )
-    id: int | None = Field(default=None, sa_column=Column(BigInteger, Identity(always=True, cache=1), primary_key=True))
-    ledger_id: str
-    project: str
-    event_id: UUID
-    stream: str
+    __table_args__ = (Index("event_stream", "stream_id", "version"), {"postgresql_partition_by": "RANGE (id)"})
+    id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    stream_id: int = Field(sa_column=Column(BigInteger, nullable=False))
     version: int
+    event_id: UUID
     kind: str
     schema_version: int
     canonicaliser: str
@@ -44,42 +62,25 @@ class Event(SQLModel, table=True):
     causation_id: UUID | None
     key: str
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    body_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     recorded_at: datetime = Field(sa_column=_now())
 
 
-class StreamHead(SQLModel, table=True):
-    """The version a stream is at; locked by every append to it."""
-
-    __tablename__ = "stream_head"
-    ledger_id: str = Field(primary_key=True)
-    project: str = Field(primary_key=True)
-    stream: str = Field(primary_key=True)
-    version: int
-
-
 class EventKey(SQLModel, table=True):
-    """Which event took an idempotency key, and with what content."""
+    """Which event took an idempotency key: an event id is derived from ledger, project, stream and key, so it is the key."""
 
     __tablename__ = "event_key"
-    ledger_id: str = Field(primary_key=True)
-    project: str = Field(primary_key=True)
-    stream: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    event_id: UUID
-    version: int
-    kind: str
-    schema_version: int
-    body_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    event_id: UUID = Field(primary_key=True)
+    id: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
 class EventOrder(SQLModel, table=True):
-    """The dense position of each ordered event."""
+    """The dense position of each ordered event, partitioned by position."""
 
     __tablename__ = "event_order"
+    __table_args__ = (Index("event_order_event", "id"), {"postgresql_partition_by": "RANGE (position)"})
     position: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    id: int = Field(sa_column=Column(BigInteger, nullable=False, unique=True))
+    id: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
 class OrderStep(SQLModel, table=True):
@@ -96,41 +97,68 @@ class OrderStep(SQLModel, table=True):
 
 
 class EdgeRow(SQLModel, table=True):
-    """Lineage: `child` came from `parent`."""
+    """Lineage: node `child` came from node `parent`, as event `id` states in its `n`-th edge; `weight` is a share of a loss."""
 
     __tablename__ = "edge"
-    __table_args__ = (Index("edge_parent", "project", "parent", "relation"),)
-    project: str = Field(primary_key=True)
-    child: str = Field(primary_key=True)
-    parent: str = Field(primary_key=True)
-    relation: str = Field(primary_key=True)
-    event_id: UUID
+    __table_args__ = (Index("edge_parent", "parent"),)
+    child: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    n: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    parent: int = Field(sa_column=Column(BigInteger, nullable=False))
+    relation: str
+    weight: float | None
+
+
+class Tile(SQLModel, table=True):
+    """A full tile of the Merkle tree: 256 hashes of one level, 32 bytes each, and the hash they lead to."""
+
+    __tablename__ = "tree_tile"
+    level: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    index: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    hashes: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class Checkpoint(SQLModel, table=True):
+    """A signed tree head: the root over the first `size` positions, as the note that was published."""
+
+    __tablename__ = "checkpoint"
+    origin: str = Field(primary_key=True)
+    size: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    root: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    note: str
+    sealed_at: datetime = Field(sa_column=_now())
 
 
 class Subject(SQLModel, table=True):
-    """Whose text and tokens a blob holds; without its salt a commitment says nothing about the content."""
+    """Whose text and tokens are kept: the salt of its commitments and the key of its ciphertext; both are null once they are destroyed."""
 
     __tablename__ = "subject"
     subject_id: str = Field(primary_key=True)
-    salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    salt: bytes | None = Field(sa_column=Column(LargeBinary, nullable=True))
+    key: bytes | None = Field(sa_column=Column(LargeBinary, nullable=True))
+    destroyed_at: datetime | None = Field(default=None, sa_column=Column(DateTime(timezone=True), nullable=True))
 
 
 class Blob(SQLModel, table=True):
-    """Bytes kept outside event bodies, named by SHA-256(salt ‖ plaintext)."""
+    """Bytes kept outside event bodies, named by SHA-256(salt ‖ plaintext); `codec` says how the chunks hold them."""
 
     __tablename__ = "blob"
     blob_id: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    blob_no: int = Field(sa_column=Column(BigInteger, nullable=False))
     subject_id: str
     size: int = Field(sa_column=Column(BigInteger, nullable=False))
     chunks: int
+    codec: int = Field(sa_column=Column(SmallInteger, nullable=False))
     recorded_at: datetime = Field(sa_column=_now())
 
 
 class BlobChunk(SQLModel, table=True):
-    """Up to 4 MiB of a blob."""
+    """Up to 4 MiB of a blob, partitioned by `blob_no`."""
 
     __tablename__ = "blob_chunk"
-    blob_id: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    __table_args__ = ({"postgresql_partition_by": "RANGE (blob_no)"},)
+    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     chunk: int = Field(primary_key=True)
     data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
@@ -139,9 +167,35 @@ class BlobUse(SQLModel, table=True):
     """Which event refers to which blob; a blob without a row is an orphan."""
 
     __tablename__ = "blob_use"
-    __table_args__ = (Index("blob_use_event", "event_id"),)
-    blob_id: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+
+
+class TokenLive(SQLModel, table=True):
+    """Tokens of a call whose rollout is under way: the prompt after what it shares with its parent call, the sample, its logprobs."""
+
+    __tablename__ = "token_live"
+    __table_args__ = (Index("token_live_stream", "stream_id"),)
     event_id: UUID = Field(primary_key=True)
+    stream_id: int = Field(sa_column=Column(BigInteger, nullable=False))
+    subject_id: str
+    parent: UUID | None
+    shared: int
+    prompt: bytes | None = Field(sa_column=Column(LargeBinary, nullable=True))
+    sampled: bytes | None = Field(sa_column=Column(LargeBinary, nullable=True))
+    logprobs: bytes | None = Field(sa_column=Column(LargeBinary, nullable=True))
+
+
+class TokenPack(SQLModel, table=True):
+    """Tokens of several calls of one stream, compressed, partitioned by `pack_id`."""
+
+    __tablename__ = "token_pack"
+    __table_args__ = (Index("token_pack_stream", "stream_id"), {"postgresql_partition_by": "RANGE (pack_id)"})
+    pack_id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    stream_id: int = Field(sa_column=Column(BigInteger, nullable=False))
+    subject_id: str
+    calls: int
+    data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Actor(SQLModel, table=True):
@@ -153,13 +207,22 @@ class Actor(SQLModel, table=True):
     noted_at: datetime = Field(sa_column=_now())
 
 
+class ConsumerCursor(SQLModel, table=True):
+    """How far a subscriber has come, committed with what it wrote."""
+
+    __tablename__ = "consumer_cursor"
+    name: str = Field(primary_key=True)
+    position: int = Field(sa_column=Column(BigInteger, nullable=False))
+
+
 class ProjectionCursor(SQLModel, table=True):
-    """How far a read model has been folded, and by which source."""
+    """How far a generation of a read model has been folded: its name, the digest of its source, and whether the view shows it."""
 
     __tablename__ = "projection_cursor"
     name: str = Field(primary_key=True)
-    source_digest: str
+    source_digest: str = Field(primary_key=True)
     position: int = Field(sa_column=Column(BigInteger, nullable=False))
+    shown: bool
 
 
 class RolloutRow(SQLModel, table=True):
@@ -283,5 +346,7 @@ class CallRow(SQLModel, table=True):
 
 READ_MODELS: tuple[type[SQLModel], ...] = (RolloutRow, VerdictRow, RewardRow, BundleRow, GroupRow, CallRow)
 APPEND_ONLY: tuple[str, ...] = (
-    "ledger", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use"
+    "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
+    "checkpoint", "token_pack"
 )  # fmt: skip
+PARTITIONED: tuple[str, ...] = ("event", "event_order", "blob_chunk", "token_pack")

@@ -11,6 +11,7 @@ from ledger import blobs
 from ledger.canonical import canonical_bytes, parse
 from ledger.errors import BlobError, CanonicalError, UnknownEventKind
 from ledger.events import EventBody, ModelCalled, TokenArray
+from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage_checks import arrays, event_fault
 from ledger.order import Recorded, recorded
@@ -23,7 +24,7 @@ Named = dict[str, list[tuple[int | None, str, TokenArray]]]
 """Blob id to the token arrays that it holds, each with the position and the name of the event that says so."""
 BATCH = 1000
 BLOB_BATCH = 64
-_COLUMNS = ", ".join({"position": "o.position", "body_bytes": "e.body"}.get(column.name, f"e.{column.name}") for column in fields(Recorded))
+_COLUMNS = ", ".join("body" if column.name == "body_bytes" else column.name for column in fields(Recorded))
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def examine(conn: Connection, *, progress: Progress = lambda done, total: None) 
 def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
     done = 0
     with conn.cursor(name="verify_events") as cursor:
-        cursor.execute(f"SELECT {_COLUMNS} FROM event AS e LEFT JOIN event_order AS o USING (id) ORDER BY o.position NULLS LAST, e.id")
+        cursor.execute(f"SELECT {_COLUMNS} FROM recorded_event ORDER BY position NULLS LAST, id")
         while rows := cursor.fetchmany(BATCH):
             done += len(rows)
             yield done, [recorded(row) for row in rows]
@@ -100,13 +101,20 @@ def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
 
 def _check_events(conn: Connection, batch: Sequence[Recorded], named: Named) -> Iterator[Problem]:
     ids = [UUID(event.event_id) for event in batch]
-    edges: dict[str, set[tuple[str, str, str]]] = {}
-    for event_id, *edge in conn.execute("SELECT event_id, child, parent, relation FROM edge WHERE event_id = ANY (%s)", (ids,)):
-        edges.setdefault(str(event_id), set()).add((edge[0], edge[1], edge[2]))
+    edges: dict[str, list[tuple[int, int, str, float | None]]] = {}
+    for event_id, *edge in conn.execute(
+        "SELECT e.event_id, x.child, x.parent, x.relation, x.weight FROM event_key AS e JOIN edge AS x USING (id)"
+        " WHERE e.event_id = ANY (%s) ORDER BY x.n",
+        (ids,),
+    ):
+        edges.setdefault(str(event_id), []).append((edge[0], edge[1], edge[2], edge[3]))
     uses: dict[str, set[str]] = {}
-    for event_id, blob_id in conn.execute("SELECT event_id, blob_id FROM blob_use WHERE event_id = ANY (%s)", (ids,)):
+    for event_id, blob_id in conn.execute(
+        "SELECT k.event_id, b.blob_id FROM event_key AS k JOIN blob_use AS u USING (id) JOIN blob AS b USING (blob_no)"
+        " WHERE k.event_id = ANY (%s)",
+        (ids,),
+    ):
         uses.setdefault(str(event_id), set()).add(bytes(blob_id).hex())
-    stated: list[tuple[Recorded, tuple[str, str, str]]] = []
     for event in batch:
         subject = f"event {event.event_id} ({event.kind} in {event.stream})"
         try:
@@ -115,16 +123,18 @@ def _check_events(conn: Connection, batch: Sequence[Recorded], named: Named) -> 
         except (UnknownEventKind, CanonicalError) as error:
             yield Problem(event.position, subject, event_fault(event) or f"it cannot be read: {error}")
             continue
-        wanted = {(edge.child, edge.parent, edge.relation) for edge in body.edges()}
-        stated += [(event, edge) for edge in wanted]
-        faults += [f"edge {edge} is not what it states" for edge in sorted(edges.get(event.event_id, set()) - wanted)]
+        wanted = [
+            (node_id(event.project, edge.child), node_id(event.project, edge.parent), edge.relation, edge.weight)
+            for edge in dict.fromkeys(body.edges())
+        ]
+        if edges.get(event.event_id, []) != wanted:
+            faults.append("its edges are not what it states")
         if {ref.blob_id for ref in body.blobs()} != uses.get(event.event_id, set()):
             faults.append("the blobs it is noted to use are not those that it names")
         if isinstance(body, ModelCalled):
             for name, array in arrays(body).items():
                 named.setdefault(array.data.blob_id, []).append((event.position, f"{subject}: {name}", array))
         yield from (Problem(event.position, subject, fault) for fault in faults)
-    yield from _missing_edges(conn, stated)
 
 
 def _event_faults(event: Recorded, body: EventBody) -> Iterator[str]:
@@ -135,18 +145,6 @@ def _event_faults(event: Recorded, body: EventBody) -> Iterator[str]:
         yield "its body is not in canonical form"
     if (body.stream(), body.key()) != (event.stream, event.key):
         yield f"its body belongs to stream {body.stream()!r} under key {body.key()!r}, not to {event.stream!r} under {event.key!r}"
-
-
-def _missing_edges(conn: Connection, stated: Sequence[tuple[Recorded, tuple[str, str, str]]]) -> Iterator[Problem]:
-    rows = conn.execute(
-        "SELECT u.n FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS u (project, child, parent, relation, n)"
-        " WHERE NOT EXISTS (SELECT FROM edge AS x WHERE x.project = u.project AND x.child = u.child AND x.parent = u.parent"
-        "   AND x.relation = u.relation)",
-        ([event.project for event, _ in stated], *([edge[part] for _, edge in stated] for part in range(3))),
-    ).fetchall()
-    for row in rows:
-        event, edge = stated[int(row[0]) - 1]
-        yield Problem(event.position, f"event {event.event_id} ({event.kind} in {event.stream})", f"edge {edge}, stated by it, is missing")
 
 
 def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Problem]]]:
@@ -172,7 +170,7 @@ def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Pro
 
 def _first_use(conn: Connection, blob_id: str) -> int | None:
     row = conn.execute(
-        "SELECT min(o.position) FROM blob_use AS u JOIN event AS e USING (event_id) JOIN event_order AS o USING (id) WHERE u.blob_id = %s",
+        "SELECT min(o.position) FROM blob AS b JOIN blob_use AS u USING (blob_no) JOIN event_order AS o USING (id) WHERE b.blob_id = %s",
         (bytes.fromhex(blob_id),),
     ).fetchone()
     return None if row is None or row[0] is None else int(row[0])

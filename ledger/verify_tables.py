@@ -5,32 +5,34 @@ _POSITION = "(SELECT o.position FROM event_order AS o WHERE o.id = e.id)"
 TABLE_CHECKS: tuple[tuple[str, str], ...] = (
     (
         "stream",
-        f"""SELECT {_POSITION}, e.stream, 'version ' || e.version || ' follows ' || coalesce(e.before::text, 'nothing')
-        FROM (SELECT id, stream, version, lag(version) OVER (PARTITION BY ledger_id, project, stream ORDER BY version) AS before
-              FROM event) AS e
+        f"""SELECT {_POSITION}, n.name, 'version ' || e.version || ' follows ' || coalesce(e.before::text, 'nothing')
+        FROM (SELECT id, stream_id, version, lag(version) OVER (PARTITION BY stream_id ORDER BY version) AS before FROM event) AS e
+          LEFT JOIN stream_head AS h USING (stream_id) LEFT JOIN node AS n USING (node_id)
         WHERE e.version <> coalesce(e.before, 0) + 1""",
     ),
     (
         "stream head",
-        """SELECT NULL::bigint, coalesce(h.stream, e.stream), 'the head is at version ' || coalesce(h.version::text, 'none')
+        """SELECT NULL::bigint, coalesce(n.name, e.stream_id::text), 'the head is at version ' || coalesce(h.version::text, 'none')
           || ', the newest event at ' || coalesce(e.version::text, 'none')
         FROM (SELECT * FROM stream_head WHERE version > 0) AS h
-        FULL JOIN (SELECT ledger_id, project, stream, max(version) AS version FROM event GROUP BY 1, 2, 3) AS e
-          ON e.ledger_id = h.ledger_id AND e.project = h.project AND e.stream = h.stream
+        FULL JOIN (SELECT stream_id, max(version) AS version FROM event GROUP BY 1) AS e USING (stream_id)
+          LEFT JOIN node AS n USING (node_id)
         WHERE h.version IS DISTINCT FROM e.version""",
+    ),
+    (
+        "node",
+        """SELECT NULL::bigint, n.name, 'its node id does not follow from its project and name'
+        FROM node AS n WHERE n.node_id <> node_of(n.project, n.name)""",
     ),
     (
         "key of event",
         f"""SELECT {_POSITION}, e.event_id, 'its idempotency key is missing or says something else'
-        FROM event AS e LEFT JOIN event_key AS k
-          ON k.ledger_id = e.ledger_id AND k.project = e.project AND k.stream = e.stream AND k.key = e.key
-        WHERE (k.event_id, k.version, k.kind, k.schema_version, k.body_hash)
-          IS DISTINCT FROM (e.event_id, e.version, e.kind, e.schema_version, e.body_hash)""",
+        FROM event AS e LEFT JOIN event_key AS k USING (event_id) WHERE k.id IS DISTINCT FROM e.id""",
     ),
     (
         "key",
-        """SELECT NULL::bigint, k.stream || ' ' || k.key, 'it is taken by event ' || k.event_id || ', which is not here'
-        FROM event_key AS k WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.event_id = k.event_id)""",
+        """SELECT NULL::bigint, k.event_id, 'it is taken by an event that is not here'
+        FROM event_key AS k WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = k.id)""",
     ),
     (
         "position",
@@ -57,18 +59,18 @@ TABLE_CHECKS: tuple[tuple[str, str], ...] = (
     ),
     (
         "event",
-        f"""SELECT {_POSITION}, e.event_id, 'it belongs to ledger ' || e.ledger_id
-        FROM event AS e WHERE e.ledger_id <> (SELECT ledger_id FROM ledger)""",
+        """SELECT NULL::bigint, h.stream_id, 'it belongs to ledger ' || h.ledger_id
+        FROM stream_head AS h WHERE h.ledger_id <> (SELECT ledger_id FROM ledger)""",
     ),
     (
         "edge",
-        """SELECT NULL::bigint, x.child || ' ' || x.relation || ' ' || x.parent, 'event ' || x.event_id || ', which states it, is not here'
-        FROM edge AS x WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.event_id = x.event_id)""",
+        """SELECT NULL::bigint, x.child || ' ' || x.relation || ' ' || x.parent, 'the event that states it is not here'
+        FROM edge AS x WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = x.id)""",
     ),
     (
         "blob",
-        f"""SELECT {_POSITION}, encode(u.blob_id, 'hex'), 'an event names it, and it is not here'
-        FROM blob_use AS u LEFT JOIN event AS e USING (event_id)
-        WHERE e.event_id IS NULL OR NOT EXISTS (SELECT FROM blob AS b WHERE b.blob_id = u.blob_id)""",
+        f"""SELECT {_POSITION}, u.blob_no, 'an event uses it, and it is not here'
+        FROM blob_use AS u LEFT JOIN event AS e USING (id)
+        WHERE e.id IS NULL OR NOT EXISTS (SELECT FROM blob AS b WHERE b.blob_no = u.blob_no)""",
     ),
 )

@@ -1,10 +1,10 @@
 """What all event bodies share: strict fields, the stream and key they belong to, the edges and blobs they name."""
 
-import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from functools import cache
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$")]
@@ -12,27 +12,25 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 ShortText = Annotated[str, Field(max_length=500)]
 
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is not finite; allowed: finite numbers, or null with a reason")
-    return value
-
-
-Finite = Annotated[float, AfterValidator(_finite)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Edge(NamedTuple):
-    """`child` came from `parent`; both are stream names `<noun>-<id>`, or `call-<id>` for a model call."""
+    """`child` came from `parent`; both are stream names `<noun>-<id>`, or `call-<id>` for a model call.
+
+    `weight` is set where the parent's share in the child is a number: the weight that a reward had in a loss.
+    """
 
     child: str
     parent: str
     relation: str
+    weight: float | None = None
 
 
 class Fields(BaseModel):
     """Base of everything inside a body: strict, frozen, no unknown fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class BlobRef(Fields):
@@ -80,7 +78,7 @@ def _blobs_in(value: Any) -> Iterator[BlobRef]:
     if isinstance(value, BlobRef):
         yield value
     elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
+        for name in _blob_fields(type(value)):
             yield from _blobs_in(getattr(value, name))
     elif isinstance(value, list | tuple):
         for item in value:
@@ -88,6 +86,19 @@ def _blobs_in(value: Any) -> Iterator[BlobRef]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _blobs_in(item)
+
+
+@cache
+def _blob_fields(cls: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, field in cls.model_fields.items() if _may_hold_blobs(field.annotation))
+
+
+def _may_hold_blobs(annotation: Any) -> bool:
+    if annotation is BlobRef:
+        return True
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return bool(_blob_fields(annotation))
+    return any(_may_hold_blobs(part) for part in get_args(annotation))
 
 
 class LedgerCreated(EventBody):

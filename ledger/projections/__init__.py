@@ -117,7 +117,9 @@ def _locked_cursor(conn: psycopg.Connection[Any], model: ReadModel) -> int | Non
     """Position of the cursor, locked until the transaction ends; None when another source folded it."""
     digest = source_digest(model)
     conn.execute(
-        "INSERT INTO projection_cursor (name, source_digest, position) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING", (model.NAME, digest)
+        "INSERT INTO projection_cursor (name, source_digest, position, shown) SELECT %s, %s, 0, true"
+        " WHERE NOT EXISTS (SELECT FROM projection_cursor WHERE name = %s)",
+        (model.NAME, digest, model.NAME),
     )
     row = conn.execute("SELECT position, source_digest FROM projection_cursor WHERE name = %s FOR UPDATE", (model.NAME,)).fetchone()
     return None if row is None or row[1] != digest else int(row[0])

@@ -21,21 +21,19 @@ ORDER BY position ON CONFLICT DO NOTHING"""
 
 # Events of a rollout that are ordered before its start were passed over by earlier ranges; the range with the start picks them up.
 _REST = f"""WITH {bodies(*KINDS[1:])},
-fresh AS (SELECT project, rollout_id, 'rollout-' || rollout_id AS stream FROM rollout_view
-  WHERE started_position > %(low)s AND started_position <= %(high)s),
+fresh AS (
+  SELECT node_id FROM ordered_event WHERE position > %(low)s AND position <= %(high)s AND kind = 'RolloutStarted'),
 early_id AS (
-  SELECT v.id FROM fresh AS f JOIN event AS v
-    ON v.ledger_id = (SELECT ledger_id FROM ledger) AND v.project = f.project AND v.stream = f.stream
+  SELECT v.id FROM fresh JOIN stream_head AS h USING (node_id) JOIN event AS v USING (stream_id)
   UNION
-  SELECT v.id FROM fresh AS f JOIN edge AS x ON x.project = f.project AND x.parent = f.stream AND x.relation IN ('judges', 'reviews')
-    JOIN event AS v ON v.event_id = x.event_id),
+  SELECT x.id FROM fresh AS f JOIN edge AS x ON x.parent = f.node_id AND x.relation IN ('judges', 'reviews')),
 seen AS (
   SELECT position, project, kind, b, b->>'rollout_id' AS rollout_id FROM e WHERE b->>'rollout_id' IS NOT NULL
   UNION ALL
-  SELECT o.position, v.project, v.kind, d.b, d.b->>'rollout_id'
-  FROM early_id JOIN event_order AS o USING (id) JOIN event AS v USING (id)
+  SELECT v.position, v.project, v.kind, d.b, d.b->>'rollout_id'
+  FROM early_id JOIN recorded_event AS v USING (id)
     CROSS JOIN LATERAL (SELECT convert_from(v.body, 'UTF8')::jsonb AS b) AS d
-  WHERE o.position <= %(low)s AND v.kind IN ({", ".join(f"'{kind}'" for kind in KINDS[1:])})),
+  WHERE v.position <= %(low)s AND v.kind IN ({", ".join(f"'{kind}'" for kind in KINDS[1:])})),
 counted AS (
   SELECT project, rollout_id, count(*) FILTER (WHERE kind = 'ModelCalled') AS model_calls,
          count(*) FILTER (WHERE kind = 'ToolCalled') AS tool_calls,

@@ -1,4 +1,4 @@
-"""Tables of the first ledger."""
+"""All tables of the log and of the read models."""
 
 from typing import Any
 
@@ -24,26 +24,28 @@ def upgrade() -> None:
     op.create_table(
         "blob",
         sa.Column("blob_id", sa.LargeBinary(), nullable=False),
+        sa.Column("blob_no", sa.BigInteger(), nullable=False),
         sa.Column("subject_id", sa.String(), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("codec", sa.SmallInteger(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("blob_id"),
     )
     op.create_table(
         "blob_chunk",
-        sa.Column("blob_id", sa.LargeBinary(), nullable=False),
+        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("chunk", sa.Integer(), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("blob_id", "chunk"),
+        sa.PrimaryKeyConstraint("blob_no", "chunk"),
+        postgresql_partition_by="RANGE (blob_no)",
     )
     op.create_table(
         "blob_use",
-        sa.Column("blob_id", sa.LargeBinary(), nullable=False),
-        sa.Column("event_id", sa.Uuid(), nullable=False),
-        sa.PrimaryKeyConstraint("blob_id", "event_id"),
+        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("blob_no", "id"),
     )
-    op.create_index("blob_use_event", "blob_use", ["event_id"], unique=False)
     op.create_table(
         "bundle_view",
         sa.Column("project", sa.String(), nullable=False),
@@ -80,23 +82,37 @@ def upgrade() -> None:
     )
     op.create_index("call_view_rollout", "call_view", ["project", "rollout_id", "index"], unique=False)
     op.create_table(
-        "edge",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("child", sa.String(), nullable=False),
-        sa.Column("parent", sa.String(), nullable=False),
-        sa.Column("relation", sa.String(), nullable=False),
-        sa.Column("event_id", sa.Uuid(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "child", "parent", "relation"),
+        "checkpoint",
+        sa.Column("origin", sa.String(), nullable=False),
+        sa.Column("size", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
+        sa.Column("note", sa.String(), nullable=False),
+        sa.Column("sealed_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
+        sa.PrimaryKeyConstraint("origin", "size"),
     )
-    op.create_index("edge_parent", "edge", ["project", "parent", "relation"], unique=False)
+    op.create_table(
+        "consumer_cursor",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
+        "edge",
+        sa.Column("child", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("n", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("parent", sa.BigInteger(), nullable=False),
+        sa.Column("relation", sa.String(), nullable=False),
+        sa.Column("weight", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("child", "id", "n"),
+    )
+    op.create_index("edge_parent", "edge", ["parent"], unique=False)
     op.create_table(
         "event",
-        sa.Column("id", sa.BigInteger(), sa.Identity(always=True, cache=1), nullable=False),
-        sa.Column("ledger_id", sa.String(), nullable=False),
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("event_id", sa.Uuid(), nullable=False),
-        sa.Column("stream", sa.String(), nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("stream_id", sa.BigInteger(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("schema_version", sa.Integer(), nullable=False),
         sa.Column("canonicaliser", sa.String(), nullable=False),
@@ -106,33 +122,26 @@ def upgrade() -> None:
         sa.Column("causation_id", sa.Uuid(), nullable=True),
         sa.Column("key", sa.String(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.Column("body_hash", sa.LargeBinary(), nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("event_id", name="event_event_id"),
-        sa.UniqueConstraint("ledger_id", "project", "stream", "version", name="event_stream_version"),
+        postgresql_partition_by="RANGE (id)",
     )
+    op.create_index("event_stream", "event", ["stream_id", "version"], unique=False)
     op.create_table(
         "event_key",
-        sa.Column("ledger_id", sa.String(), nullable=False),
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("stream", sa.String(), nullable=False),
-        sa.Column("key", sa.String(), nullable=False),
         sa.Column("event_id", sa.Uuid(), nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("kind", sa.String(), nullable=False),
-        sa.Column("schema_version", sa.Integer(), nullable=False),
-        sa.Column("body_hash", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("ledger_id", "project", "stream", "key"),
+        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("event_id"),
     )
     op.create_table(
         "event_order",
         sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("id", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("position"),
-        sa.UniqueConstraint("id"),
+        postgresql_partition_by="RANGE (position)",
     )
+    op.create_index("event_order_event", "event_order", ["id"], unique=False)
     op.create_table(
         "group_view",
         sa.Column("project", sa.String(), nullable=False),
@@ -154,6 +163,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("ledger_id"),
     )
     op.create_table(
+        "node",
+        sa.Column("node_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("project", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("node_id"),
+    )
+    op.create_table(
         "order_step",
         sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("high", sa.BigInteger(), nullable=False),
@@ -169,7 +185,8 @@ def upgrade() -> None:
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("source_digest", sa.String(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("name"),
+        sa.Column("shown", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("name", "source_digest"),
     )
     op.create_table(
         "reward_view",
@@ -215,17 +232,52 @@ def upgrade() -> None:
     op.create_index("rollout_view_group", "rollout_view", ["project", "group_id", "slot"], unique=False)
     op.create_table(
         "stream_head",
+        sa.Column("stream_id", sa.BigInteger(), sa.Identity(always=True, cache=1), nullable=False),
+        sa.Column("node_id", sa.BigInteger(), nullable=False),
         sa.Column("ledger_id", sa.String(), nullable=False),
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("stream", sa.String(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("ledger_id", "project", "stream"),
+        sa.PrimaryKeyConstraint("stream_id"),
+        sa.UniqueConstraint("node_id", "ledger_id", name="stream_head_node"),
     )
     op.create_table(
         "subject",
         sa.Column("subject_id", sa.String(), nullable=False),
-        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=True),
+        sa.Column("key", sa.LargeBinary(), nullable=True),
+        sa.Column("destroyed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("subject_id"),
+    )
+    op.create_table(
+        "token_live",
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("stream_id", sa.BigInteger(), nullable=False),
+        sa.Column("subject_id", sa.String(), nullable=False),
+        sa.Column("parent", sa.Uuid(), nullable=True),
+        sa.Column("shared", sa.Integer(), nullable=False),
+        sa.Column("prompt", sa.LargeBinary(), nullable=True),
+        sa.Column("sampled", sa.LargeBinary(), nullable=True),
+        sa.Column("logprobs", sa.LargeBinary(), nullable=True),
+        sa.PrimaryKeyConstraint("event_id"),
+    )
+    op.create_index("token_live_stream", "token_live", ["stream_id"], unique=False)
+    op.create_table(
+        "token_pack",
+        sa.Column("pack_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("stream_id", sa.BigInteger(), nullable=False),
+        sa.Column("subject_id", sa.String(), nullable=False),
+        sa.Column("calls", sa.Integer(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("pack_id"),
+        postgresql_partition_by="RANGE (pack_id)",
+    )
+    op.create_index("token_pack_stream", "token_pack", ["stream_id"], unique=False)
+    op.create_table(
+        "tree_tile",
+        sa.Column("level", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("index", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
+        sa.Column("hashes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("level", "index"),
     )
     op.create_table(
         "verdict_view",
@@ -249,6 +301,11 @@ def downgrade() -> None:
     """Undo this revision."""
     op.drop_index("verdict_view_rollout", table_name="verdict_view")
     op.drop_table("verdict_view")
+    op.drop_table("tree_tile")
+    op.drop_index("token_pack_stream", table_name="token_pack")
+    op.drop_table("token_pack")
+    op.drop_index("token_live_stream", table_name="token_live")
+    op.drop_table("token_live")
     op.drop_table("subject")
     op.drop_table("stream_head")
     op.drop_index("rollout_view_group", table_name="rollout_view")
@@ -257,17 +314,21 @@ def downgrade() -> None:
     op.drop_table("reward_view")
     op.drop_table("projection_cursor")
     op.drop_table("order_step")
+    op.drop_table("node")
     op.drop_table("ledger")
     op.drop_table("group_view")
+    op.drop_index("event_order_event", table_name="event_order")
     op.drop_table("event_order")
     op.drop_table("event_key")
+    op.drop_index("event_stream", table_name="event")
     op.drop_table("event")
     op.drop_index("edge_parent", table_name="edge")
     op.drop_table("edge")
+    op.drop_table("consumer_cursor")
+    op.drop_table("checkpoint")
     op.drop_index("call_view_rollout", table_name="call_view")
     op.drop_table("call_view")
     op.drop_table("bundle_view")
-    op.drop_index("blob_use_event", table_name="blob_use")
     op.drop_table("blob_use")
     op.drop_table("blob_chunk")
     op.drop_table("blob")

@@ -110,8 +110,9 @@ def test_a_blob_that_is_not_stored_is_refused(ledger: LedgerHandle) -> None:
 @pytest.mark.parametrize("statement", ["UPDATE {} SET {} = {}", "DELETE FROM {}", "TRUNCATE {} CASCADE"])
 @pytest.mark.parametrize(
     ("table", "column"),
-    [("event", "kind"), ("event_key", "kind"), ("event_order", "position"), ("order_step", "step"), ("edge", "child"), ("blob", "size"),
-     ("blob_chunk", "chunk"), ("blob_use", "event_id"), ("ledger", "ledger_id")],
+    [("event", "kind"), ("event_p0", "kind"), ("event_key", "id"), ("event_order", "position"), ("event_order_p0", "id"), ("order_step", "step"),
+     ("edge", "child"), ("blob", "size"), ("blob_chunk", "chunk"), ("blob_chunk_p0", "chunk"), ("blob_use", "id"), ("ledger", "ledger_id"),
+     ("node", "name"), ("tree_tile", "hashes"), ("checkpoint", "root"), ("token_pack", "data"), ("token_live", "shared")],
 )  # fmt: skip
 def test_the_log_refuses_change(ledger: LedgerHandle, statement: str, table: str, column: str) -> None:
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="append-only"), ledger.connection() as conn:

@@ -245,7 +245,7 @@ async def test_the_end_of_a_stream_waits_for_the_commit(rig: Rig) -> None:
         collecting = asyncio.create_task(collect())
         await rig.until(lambda: b"ist " in received)
         with psycopg.connect(rig.ledger.url) as blocker:
-            blocker.execute("SELECT FROM stream_head WHERE stream = %s FOR UPDATE", (f"rollout-{rollout_id}",))
+            blocker.execute("SELECT FROM stream_head JOIN node USING (node_id) WHERE name = %s FOR UPDATE", (f"rollout-{rollout_id}",))
             reached.set()
             await rig.until(lambda: b"them" in received)
             await asyncio.sleep(0.5)
@@ -262,7 +262,7 @@ async def test_nothing_is_acknowledged_while_the_ledger_cannot_be_written(make_r
     rig = await make_rig(ledger_timeout_s=0.3)
     rollout_id = rig.start_rollout()
     with psycopg.connect(rig.ledger.url) as blocker:
-        blocker.execute("SELECT FROM stream_head WHERE stream = %s FOR UPDATE", (f"rollout-{rollout_id}",))
+        blocker.execute("SELECT FROM stream_head JOIN node USING (node_id) WHERE name = %s FOR UPDATE", (f"rollout-{rollout_id}",))
         reply = await rig.chat(rollout_id)
         assert (reply.status, reply.error_type) == (503, "ledger_unavailable")
         assert rig.server.requests == 0
@@ -281,7 +281,7 @@ async def test_an_answer_whose_record_came_late_is_replayed_to_the_retry(make_ri
     asking = asyncio.create_task(rig.chat(rollout_id))
     await rig.until(lambda: rig.server.requests == 1)
     with psycopg.connect(rig.ledger.url) as blocker:
-        blocker.execute("SELECT FROM stream_head WHERE stream = %s FOR UPDATE", (f"rollout-{rollout_id}",))
+        blocker.execute("SELECT FROM stream_head JOIN node USING (node_id) WHERE name = %s FOR UPDATE", (f"rollout-{rollout_id}",))
         gate.set()
         assert (await asking).status == 503
     await rig.until(lambda: rig.called(rollout_id))
