@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger import cli_read, embedded
+from ledger import cli_read, cli_tokens, embedded
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
@@ -27,6 +27,7 @@ app = typer.Typer(
 database = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL server.")
 app.add_typer(database, name="db")
 cli_read.add_to(app)
+cli_tokens.add_to(app)
 
 
 @app.callback()

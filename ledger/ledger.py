@@ -15,7 +15,8 @@ from ledger.errors import LedgerUnavailable, SchemaMismatch
 from ledger.events import EventBody, LedgerCreated
 from ledger.ids import Clock, utc_now, uuid7
 from ledger.migrate import check_schema
-from ledger.store import New, Receipt
+from ledger.store import New, Receipt, StagedTokens
+from ledger.token_codec import TokenSubject
 
 Connection = psycopg.Connection[Any]
 
@@ -32,7 +33,7 @@ class LedgerHandle:
 
     def __init__(self, url: str, pool: "ConnectionPool[Connection]", *, ledger_id: str, project: str, actor_id: str, clock: Clock) -> None:
         self.url, self.pool, self.ledger_id, self.project, self.actor_id, self.clock = url, pool, ledger_id, project, actor_id, clock
-        self._salts: dict[str, bytes] = {}
+        self._subjects: dict[str, TokenSubject] = {}
 
     def __enter__(self) -> "LedgerHandle":
         return self
@@ -51,11 +52,16 @@ class LedgerHandle:
 
     def pending(self, data: bytes | str, *, media: str = "text/plain", subject_id: str | None = None) -> Pending:
         """A blob ready to be appended with the event that names it; foreign text by default belongs to the project's subject."""
-        subject = self.subject_id if subject_id is None else subject_id
-        if subject not in self._salts:
+        subject = self.subject(self.subject_id if subject_id is None else subject_id)
+        return blobs.pending(data, media=media, subject_id=subject.subject_id, salt=subject.salt or b"")
+
+    def subject(self, subject_id: str) -> TokenSubject:
+        """A subject with its salt, made when first asked for and remembered."""
+        if subject_id not in self._subjects:
             with self.connection() as conn:
-                self._salts[subject] = blobs.subject_salt(conn, subject, random_bytes=secrets.token_bytes)
-        return blobs.pending(data, media=media, subject_id=subject, salt=self._salts[subject])
+                salt = blobs.subject_salt(conn, subject_id, random_bytes=secrets.token_bytes)
+            self._subjects[subject_id] = TokenSubject(subject_id, salt)
+        return self._subjects[subject_id]
 
     def pending_json(self, value: Any, *, subject_id: str | None = None) -> Pending:
         """A blob of a JSON value in canonical form."""
@@ -68,9 +74,10 @@ class LedgerHandle:
         correlation_id: str | None = None,
         causation_id: str | None = None,
         actor_id: str | None = None,
+        tokens: StagedTokens | None = None,
     ) -> New:
         """An event to append, stamped with this handle's clock and actor."""
-        return New(body, self.clock(), actor_id or self.actor_id, correlation_id, causation_id, tuple(pending))
+        return New(body, self.clock(), actor_id or self.actor_id, correlation_id, causation_id, tuple(pending), tokens)
 
     def append(self, events: Sequence[New], *, expected: Mapping[str, int] | None = None) -> Receipt:
         """Receipt for events that are durably committed, all or none; see `ledger.store.append`."""

@@ -1,16 +1,14 @@
 """Checks of a chain of events: hashes, ids, blobs, token arrays and bound calls, each derived again. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ledger import ids
 from ledger.canonical import digest
-from ledger.errors import BlobError
 from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded, TokenArray
 from ledger.lineage_rows import Check
 from ledger.order import Recorded
 from ledger.proof import LeafFields, leaf_hash
 from ledger.store import stamp
-from ledger.tokens import array_of
 
 
 def calls_digest(call_ids: Sequence[str]) -> str:
@@ -47,22 +45,9 @@ def event_fault(event: Recorded) -> str | None:
     return None if leaf == event.leaf else "its leaf does not match its fields and body"
 
 
-def token_faults(call: ModelCalled, data: Mapping[str, bytes]) -> list[str]:
-    """What does not fit among a call's token arrays, their hashes, and the counts that the upstream reported.
-
-    Args:
-        call: a model call.
-        data: blob id to bytes, of the blobs that could be read.
-    """
+def count_faults(call: ModelCalled) -> list[str]:
+    """What does not fit among the numbers of a call's tokens and those that the upstream reported."""
     faults: list[str] = []
-    for name, array in arrays(call).items():
-        if array.data.blob_id not in data:
-            faults.append(f"{name}: blob {array.data.blob_id[:12]}… cannot be read")
-            continue
-        try:
-            array_of(array, data[array.data.blob_id])
-        except BlobError as error:
-            faults.append(f"{name}: {error}")
     for name, counted in (("prompt_ids", "prompt_tokens"), ("sampled_ids", "completion_tokens")):
         held, reported = arrays(call).get(name), call.usage.get(counted)
         if call.status == "completed" and held is not None and reported is not None and held.count != reported:
@@ -79,24 +64,32 @@ def arrays(call: ModelCalled) -> dict[str, TokenArray]:
 
 
 def checked(
-    chain: Sequence[tuple[Recorded, EventBody]], stream: str, data: Mapping[str, bytes], *, broken: tuple[Sequence[str], Sequence[str]]
+    chain: Sequence[tuple[Recorded, EventBody]],
+    stream: str,
+    blobs_read: int,
+    *,
+    broken: tuple[Sequence[str], Sequence[str]],
+    token_faults: Sequence[str],
 ) -> tuple[Check, ...]:
     """The checks of a chain.
 
     Args:
         chain: events with their bodies, in position order.
         stream: of the rollout.
-        data: blob id to bytes, of the blobs that could be read.
+        blobs_read: number of blobs that could be read.
         broken: what was wrong with each event and each blob that could not be read.
+        token_faults: what does not fit in the stored tokens.
     """
     events, bodies = [event for event, _ in chain], [body for _, body in chain]
     bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
     calls = [body for body in bodies if isinstance(body, ModelCalled)]
-    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in token_faults(call, data)]
+    bad_tokens = [*token_faults] + [f"call {call.index}: {fault}" for call in calls for fault in count_faults(call)]
     checks = [
         _check("events", bad_events, f"{len(events)} events: id and leaf derived again"),
-        _check("blobs", broken[1], f"{len(data)} blobs match the commitments in the events"),
-        _check("tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their SHA-256 and reported counts"),
+        _check("blobs", broken[1], f"{blobs_read} blobs match the commitments in the events"),
+        _check(
+            "tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their commitments and reported counts"
+        ),
     ]
     own = [event for event in events if event.stream == stream]
     ends = [body for body in bodies if isinstance(body, RolloutEnded)]

@@ -23,7 +23,6 @@ from ledger.events import (
     RolloutEnded,
     RolloutStarted,
     StateSnapshotted,
-    TokenArray,
     ToolCalled,
     VerdictGiven,
     VerifierRegistered,
@@ -45,7 +44,7 @@ from ledger.lineage_rows import (
 )
 from ledger.order import Recorded
 from ledger.projections import MODELS, folded
-from ledger.tokens import array_of
+from ledger.token_reading import Tokens, examine_tokens, streams_of
 
 Body = TypeVar("Body", bound=EventBody)
 
@@ -60,6 +59,7 @@ class Chain:
     bodies: list[tuple[Recorded, EventBody]] = field(default_factory=list)
     broken_events: list[str] = field(default_factory=list)
     broken_blobs: list[str] = field(default_factory=list)
+    tokens: Tokens = field(default_factory=Tokens)
 
     def __post_init__(self) -> None:
         noun, _, ident = self.node.partition("-")
@@ -82,7 +82,8 @@ class Chain:
                 yield event, body
 
     def fetch(self, conn: psycopg.Connection[Any]) -> None:
-        """Read every blob that is shown; what cannot be read or does not match is noted and left out."""
+        """Read every token array and every blob that is shown; what cannot be read or does not match is noted and left out."""
+        self.tokens = examine_tokens(conn, streams_of(conn, [event.event_id for event, _ in self.of(ModelCalled)]))
         refs = [ref for _, body in self.bodies for ref in _shown(body)]
         wanted = list(dict.fromkeys(ref.blob_id for ref in refs))
         try:
@@ -117,14 +118,12 @@ class Chain:
         except CanonicalError:
             return text
 
-    def array(self, array: TokenArray | None) -> Any:
-        """A token array as a tuple of Python numbers; None when there is none or it does not match."""
-        if array is None or array.data.blob_id not in self.data:
-            return None
-        try:
-            return tuple(array_of(array, self.data[array.data.blob_id]).tolist())
-        except BlobError:
-            return None
+    def arrays(self, event: Recorded) -> tuple[Any, Any, Any]:
+        """Prompt ids, sampled ids and logprobs of a call as tuples of Python numbers; None where there are none or they do not match."""
+        call = self.tokens.calls.get(event.event_id)
+        arrays = (None, None, None) if call is None else (call.prompt, call.sampled, call.logprobs)
+        prompt, sampled, logprobs = (None if array is None else tuple(array.tolist()) for array in arrays)
+        return prompt, sampled, logprobs
 
 
 def assembled(chain: Chain) -> Trace:
@@ -158,7 +157,13 @@ def assembled(chain: Chain) -> Trace:
         snapshots=tuple(
             SnapshotTrace(body.step, body.state, chain.value(body.view), event.position) for event, body in chain.of(StateSnapshotted)
         ),
-        checks=checked(chain.bodies, f"rollout-{chain.rollout_id}", chain.data, broken=(chain.broken_events, chain.broken_blobs)),
+        checks=checked(
+            chain.bodies,
+            f"rollout-{chain.rollout_id}",
+            len(chain.data),
+            broken=(chain.broken_events, chain.broken_blobs),
+            token_faults=[fault for _, fault in chain.tokens.faults],
+        ),
     )
 
 
@@ -231,14 +236,13 @@ def _calls(chain: Chain) -> Iterator[CallTrace]:
     for call_id, (event, body) in sorted(both.items(), key=lambda item: (item[1][1].index, item[0])):
         intent = intents[call_id][1] if call_id in intents else None
         answer = body if isinstance(body, ModelCalled) else None
+        prompt_ids, sampled_ids, logprobs = chain.arrays(event)
         yield CallTrace(
             call_id=call_id, index=body.index, participant=body.participant, role=body.role,
             status=None if answer is None else answer.status, model=None if intent is None else intent.model,
             request=None if intent is None else chain.value(intent.request),
             response=None if answer is None else chain.value(answer.response),
-            prompt_ids=None if answer is None else chain.array(answer.prompt_ids),
-            sampled_ids=None if answer is None else chain.array(answer.sampled_ids),
-            logprobs=None if answer is None else chain.array(answer.logprobs),
+            prompt_ids=prompt_ids, sampled_ids=sampled_ids, logprobs=logprobs,
             logprobs_mode=None if answer is None else answer.logprobs_mode,
             tokens_missing=None if answer is None else answer.tokens_missing,
             finish_reason=None if answer is None else answer.finish_reason,

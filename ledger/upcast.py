@@ -12,7 +12,17 @@ from ledger.events import EVENT_CLASSES, EventBody
 Step = Callable[[dict[str, Any]], dict[str, Any]]
 
 CLASSES: dict[str, type[EventBody]] = {cls.__name__: cls for cls in EVENT_CLASSES}
-STEPS: dict[tuple[str, int], Step] = {}
+
+
+def _tokens_by_commitment(body: dict[str, Any]) -> dict[str, Any]:
+    """ModelCalled 1 to 2: the blob that held an array was named by what is now its commitment."""
+    arrays = {name: body.get(name) for name in ("prompt_ids", "sampled_ids", "logprobs")}
+    return body | {
+        name: {"count": array["count"], "commitment": array["data"]["blob_id"]} for name, array in arrays.items() if array is not None
+    }
+
+
+STEPS: dict[tuple[str, int], Step] = {("ModelCalled", 1): _tokens_by_commitment}
 """(kind, version) to the function that makes a body of the next version out of one of this version."""
 
 

@@ -10,18 +10,16 @@ import psycopg
 from ledger import blobs
 from ledger.canonical import canonical_bytes, parse
 from ledger.errors import BlobError, CanonicalError, UnknownEventKind
-from ledger.events import EventBody, ModelCalled, TokenArray
+from ledger.events import EventBody, ModelCalled
 from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage_checks import arrays, event_fault
 from ledger.order import Recorded, recorded
-from ledger.tokens import array_of
+from ledger.token_reading import check_streams
 from ledger.verify_tables import TABLE_CHECKS
 
 Connection = psycopg.Connection[Any]
 Progress = Callable[[int, int], None]
-Named = dict[str, list[tuple[int | None, str, TokenArray]]]
-"""Blob id to the token arrays that it holds, each with the position and the name of the event that says so."""
 BATCH = 1000
 BLOB_BATCH = 64
 _COLUMNS = ", ".join("body" if column.name == "body_bytes" else column.name for column in fields(Recorded))
@@ -77,17 +75,20 @@ def examine(conn: Connection, *, progress: Progress = lambda done, total: None) 
     ).fetchone()
     events, stored, position = (0, 0, 0) if counts is None else map(int, counts)
     problems: list[Problem] = []
-    named: Named = {}
+    token_arrays: list[str] = []
     for done, batch in _batches(conn):
-        problems += _check_events(conn, batch, named)
+        problems += _check_events(conn, batch, token_arrays)
         progress(done, events + stored)
-    for done, found in _check_blobs(conn, named):
-        problems += found
+    for done, broken in _check_blobs(conn):
+        problems += broken
         progress(events + done, events + stored)
     for subject, statement in TABLE_CHECKS:
         problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
+    for found in check_streams(conn):
+        subject = f"tokens of stream {found.stream_id}" if found.event_id is None else f"tokens of event {found.event_id}"
+        problems.append(Problem(found.position, subject, found.fault))
     problems.sort(key=lambda problem: (problem.position is None, problem.position or 0))
-    return Report(events, position, stored, sum(map(len, named.values())), tuple(problems))
+    return Report(events, position, stored, len(token_arrays), tuple(problems))
 
 
 def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
@@ -99,7 +100,7 @@ def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
             yield done, [recorded(row) for row in rows]
 
 
-def _check_events(conn: Connection, batch: Sequence[Recorded], named: Named) -> Iterator[Problem]:
+def _check_events(conn: Connection, batch: Sequence[Recorded], token_arrays: list[str]) -> Iterator[Problem]:
     ids = [UUID(event.event_id) for event in batch]
     edges: dict[str, list[tuple[int, int, str, float | None]]] = {}
     for event_id, *edge in conn.execute(
@@ -129,11 +130,10 @@ def _check_events(conn: Connection, batch: Sequence[Recorded], named: Named) -> 
         ]
         if edges.get(event.event_id, []) != wanted:
             faults.append("its edges are not what it states")
-        if {ref.blob_id for ref in body.blobs()} != uses.get(event.event_id, set()):
+        if _used_blobs(event, body) != uses.get(event.event_id, set()):
             faults.append("the blobs it is noted to use are not those that it names")
         if isinstance(body, ModelCalled):
-            for name, array in arrays(body).items():
-                named.setdefault(array.data.blob_id, []).append((event.position, f"{subject}: {name}", array))
+            token_arrays.extend(arrays(body))
         yield from (Problem(event.position, subject, fault) for fault in faults)
 
 
@@ -147,7 +147,7 @@ def _event_faults(event: Recorded, body: EventBody) -> Iterator[str]:
         yield f"its body belongs to stream {body.stream()!r} under key {body.key()!r}, not to {event.stream!r} under {event.key!r}"
 
 
-def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Problem]]]:
+def _check_blobs(conn: Connection) -> Iterator[tuple[int, list[Problem]]]:
     done = 0
     with conn.cursor(name="verify_blobs") as cursor:
         cursor.execute("SELECT blob_id FROM blob ORDER BY blob_id")
@@ -155,17 +155,29 @@ def _check_blobs(conn: Connection, named: Named) -> Iterator[tuple[int, list[Pro
             problems: list[Problem] = []
             for blob_id in [bytes(row[0]).hex() for row in rows]:
                 try:
-                    data = blobs.read(conn, blob_id)
+                    blobs.read(conn, blob_id)
                 except BlobError as error:
                     problems.append(Problem(_first_use(conn, blob_id), f"blob {blob_id}", str(error)))
-                    continue
-                for position, subject, array in named.get(blob_id, []):
-                    try:
-                        array_of(array, data)
-                    except BlobError as error:
-                        problems.append(Problem(position, subject, str(error)))
             done += len(rows)
             yield done, problems
+
+
+def _used_blobs(event: Recorded, body: EventBody) -> set[str]:
+    """The blobs that an event names: in the body of its own time, since a later schema may keep elsewhere what was a blob."""
+    if event.schema_version == body.schema_version:
+        return {ref.blob_id for ref in body.blobs()}
+    return set(_blob_ids(parse(event.body_bytes)))
+
+
+def _blob_ids(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if value.keys() == {"blob_id", "size", "media"}:
+            yield value["blob_id"]
+        for item in value.values():
+            yield from _blob_ids(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _blob_ids(item)
 
 
 def _first_use(conn: Connection, blob_id: str) -> int | None:

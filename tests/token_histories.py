@@ -9,7 +9,12 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ledger.events.model_call import call_stream, called_key
+from ledger.ids import event_id as derived_event_id
+from ledger.ledger import LedgerHandle
 from ledger.token_calls import IDS, LOGPROBS, CallCommitments, Commitment, Ids, TokenCall
+from ledger.token_link import Link
+from ledger.tokens import CapturedTokens, captured
 
 SALT = b"salt of the subject"
 KINDS = ("append", "compaction", "thinking stripped", "sub-agent", "same prompt", "retry", "re-tokenised tail", "fresh")
@@ -40,6 +45,16 @@ def commitments(calls: Iterable[TokenCall], salt: bytes = SALT) -> dict[str, Cal
 def plain(call: TokenCall) -> tuple[str, bytes | None, bytes | None, bytes | None]:
     """The call as bytes, so that -0.0 and 0.0 differ."""
     return (call.event_id, *(None if array is None else array.tobytes() for array in (call.prompt, call.sampled, call.logprobs)))
+
+
+Arrays = tuple[bytes | None, bytes | None, bytes | None]
+"""Prompt ids, sampled ids and logprobs, little-endian."""
+
+
+def held(ledger: LedgerHandle, arrays: Arrays, rollout_id: str | None, call_id: str, link: Link | None = None) -> CapturedTokens:
+    """A call's arrays as its event states them and as they are staged, under the project's subject."""
+    event_id = derived_event_id(ledger.ledger_id, ledger.project, call_stream(rollout_id, call_id), called_key(call_id))
+    return captured(arrays, event_id=event_id, subject=ledger.subject(ledger.subject_id), link=link)
 
 
 _FEW = st.lists(st.integers(0, 3), max_size=6).map(lambda values: np.array(values, IDS))
