@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import numpy as np
 import pytest

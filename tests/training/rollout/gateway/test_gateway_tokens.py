@@ -126,7 +126,9 @@ async def test_a_call_that_belongs_to_no_rollout_is_packed_by_itself(rig: Rig) -
         assert conn.execute("SELECT count(*) FROM token_live WHERE shared = 0 AND parent IS NULL").fetchone() != (0,)
     assert pack_ended(rig.ledger).faults == ()
     with rig.ledger.connection() as conn:
-        assert conn.execute("SELECT count(*) FROM token_live AS t JOIN event AS e USING (event_id) WHERE e.key = %s", (f"called:{call_id}",)).fetchone() == (0,)
+        assert conn.execute(
+            "SELECT count(*) FROM token_live AS t JOIN event AS e USING (event_id) WHERE e.key = %s", (f"called:{call_id}",)
+        ).fetchone() == (0,)
     assert [plain(call) for call in rig.tokens(None, call_id)] == before
     assert before[0][2] is not None
     assert before[0][2][-4:] == ids_bytes([STOP_TOKEN])
