@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ledger.errors import TokenError
 from ledger.token_calls import IDS, LOGPROBS, TokenCall, TokenRow
+from ledger.token_columns import ABSENT, COLUMNS, TokenColumns, columns_of, in_lines
 from ledger.token_link import Linker
 
 MAGIC = b"TLYT"
@@ -29,10 +30,7 @@ MAX_TOKENS = 2**26
 
 _HEADER = struct.Struct("<4sB4I8I")
 _CRC = struct.Struct("<I")
-_ABSENT = -1
-_COLUMNS = 5
 _HALF_WORDS, _BYTES = np.dtype("<u2"), np.dtype("u1")
-_NO_IDS, _NO_LOGPROBS = np.empty(0, IDS), np.empty(0, LOGPROBS)
 
 
 def pack(calls: Sequence[TokenCall], *, earlier: Iterable[TokenCall] = ()) -> bytes:
@@ -49,7 +47,7 @@ def pack(calls: Sequence[TokenCall], *, earlier: Iterable[TokenCall] = ()) -> by
 
 
 def linked(calls: Sequence[TokenCall], *, earlier: Iterable[TokenCall] = ()) -> list[TokenRow]:
-    """The calls as rows, each beside its best parent, parents first.
+    """The calls as rows, each beside its best parent, in the order of `ledger.token_columns.in_lines`.
 
     A prompt that holds a completion is longer than the prompt that led to it, so by length every call meets its best parent already known.
     """
@@ -65,7 +63,7 @@ def linked(calls: Sequence[TokenCall], *, earlier: Iterable[TokenCall] = ()) -> 
         link = linker.find(call.prompt)
         linker.add(call.event_id, call.prompt, call.sampled)
         rows.append(TokenRow(call.event_id, link.parent, link.shared, link.suffix, call.sampled, call.logprobs))
-    return rows
+    return in_lines(rows)
 
 
 def pack_rows(rows: Sequence[TokenRow]) -> bytes:
@@ -74,37 +72,18 @@ def pack_rows(rows: Sequence[TokenRow]) -> bytes:
     Raises:
         TokenError: an event twice, a parent after its child, or more than `MAX_CALLS` calls or `MAX_TOKENS` tokens.
     """
-    index = {row.event_id: place for place, row in enumerate(rows)}
-    if len(index) != len(rows):
-        raise TokenError(f"{len(rows)} calls to pack name {len(index)} events; allowed: each event once")
-    for place, row in enumerate(rows):
-        if row.parent is not None:
-            parent = index.setdefault(row.parent, len(index))
-            if place <= parent < len(rows):
-                raise TokenError(f"call {row.event_id} to pack comes before its parent {row.parent}; allowed: parents first")
-    directory = np.array(
-        [
-            [_ABSENT if row.parent is None else index[row.parent] for row in rows],
-            [row.shared for row in rows],
-            [_length(row.suffix) for row in rows],
-            [_length(row.sampled) for row in rows],
-            [_length(row.logprobs) for row in rows],
-        ],
-        IDS,
-    )
-    lengths = np.maximum(directory[2:], 0).sum(axis=1, dtype=np.int64).tolist()
-    counts = (len(rows), len(index) - len(rows), lengths[0] + lengths[1], lengths[2])
+    columns = columns_of(rows)
+    directory, event_ids = columns.directory, columns.event_ids
+    counts = (len(rows), len(event_ids) - len(rows), len(columns.ids), len(columns.logprobs))
     _check_counts(counts)
-    ids = np.concatenate([_NO_IDS, *(array for row in rows for array in (row.suffix, row.sampled) if array is not None)])
-    logprobs = np.concatenate([_NO_LOGPROBS, *(row.logprobs for row in rows if row.logprobs is not None)])
-    frames = [*_split(directory.reshape(-1), _HALF_WORDS), *_split(ids, _HALF_WORDS), *_split(logprobs, _BYTES)]
+    frames = [*_split(directory.reshape(-1), _HALF_WORDS), *_split(columns.ids, _HALF_WORDS), *_split(columns.logprobs, _BYTES)]
     header = _HEADER.pack(MAGIC, VERSION, *counts, *map(len, frames))
-    body = b"".join((header, *map(_id_bytes, index), *frames))
+    body = b"".join((header, *map(_id_bytes, event_ids), *frames))
     return body + _CRC.pack(zlib.crc32(body))
 
 
-def unpack(data: bytes) -> list[TokenRow]:
-    """The rows of a pack, parents first; arrays are views of two buffers.
+def unpack(data: bytes) -> TokenColumns:
+    """What a pack holds, parents first; arrays are read-only.
 
     Raises:
         TokenError: not a pack, of another version, damaged, cut short, or with lengths that do not fit together.
@@ -112,31 +91,23 @@ def unpack(data: bytes) -> list[TokenRow]:
     counts, frames, event_ids = _read_container(data)
     calls, outside, id_count, logprob_count = counts
     decompressor = zstandard.ZstdDecompressor()
-    directory = _join(decompressor, frames[:2], calls * _COLUMNS, _HALF_WORDS).view(IDS).reshape(_COLUMNS, calls)
+    directory = _join(decompressor, frames[:2], calls * COLUMNS, _HALF_WORDS).view(IDS).reshape(COLUMNS, calls)
     ids = _join(decompressor, frames[2:4], id_count, _HALF_WORDS).view(IDS)
     logprobs = _join(decompressor, frames[4:], logprob_count, _BYTES).view(LOGPROBS)
-    rows: list[TokenRow] = []
-    id_at = logprob_at = 0
-    for place, (parent, shared, suffix, sampled, scored) in enumerate(zip(*directory.tolist(), strict=True)):
-        if not (_ABSENT <= parent < place or calls <= parent < calls + outside) or min(suffix, sampled, scored) < _ABSENT:
-            raise TokenError(f"token pack: call {place} has parent {parent} or a length below {_ABSENT}; allowed: earlier or outside calls")
-        middle = id_at + max(suffix, 0)
-        end = middle + max(sampled, 0)
-        scored_end = logprob_at + max(scored, 0)
-        rows.append(
-            TokenRow(
-                event_ids[place],
-                None if parent == _ABSENT else event_ids[parent],
-                shared,
-                None if suffix == _ABSENT else ids[id_at:middle],
-                None if sampled == _ABSENT else ids[middle:end],
-                None if scored == _ABSENT else logprobs[logprob_at:scored_end],
-            )
+    parent, lengths = directory[0], directory[2:]
+    fits = ((parent >= ABSENT) & (parent < np.arange(calls))) | ((parent >= calls) & (parent < calls + outside))
+    fits &= (lengths >= ABSENT).all(axis=0)
+    if not fits.all():
+        place = int(fits.argmin())
+        raise TokenError(
+            f"token pack: call {place} has parent {parent[place]} or a length below {ABSENT}; allowed: earlier or outside calls"
         )
-        id_at, logprob_at = end, scored_end
-    if (id_at, logprob_at) != (id_count, logprob_count):
-        raise TokenError(f"token pack: its calls have {id_at} ids and {logprob_at} logprobs, its header {id_count} and {logprob_count}")
-    return rows
+    told = np.maximum(lengths, 0).sum(axis=1, dtype=np.int64)
+    if (told[0] + told[1], told[2]) != (id_count, logprob_count):
+        raise TokenError(
+            f"token pack: its calls have {told[0] + told[1]} ids and {told[2]} logprobs, its header {id_count}, {logprob_count}"
+        )
+    return TokenColumns(event_ids, directory, ids, logprobs)
 
 
 def _read_container(data: bytes) -> tuple[tuple[int, int, int, int], list[bytes], list[str]]:
@@ -222,10 +193,6 @@ def _id_bytes(event_id: str) -> bytes:
 def _id_text(raw: bytes) -> str:
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _length(array: NDArray[Any] | None) -> int:
-    return _ABSENT if array is None else len(array)
 
 
 def _prompt_length(call: TokenCall) -> int:

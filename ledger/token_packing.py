@@ -110,17 +110,15 @@ def _packs(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Iterat
     plain = plain_rows(stored, subjects)
     for _, fault in plain.faults:
         raise TokenError(fault)
-    for subject_id, rows in sorted(plain.rows.items()):
+    for subject_id in sorted(plain.staged):
         live = [row for row in stored.live if row.subject_id == subject_id]
-        if not live:
-            continue
-        salt = subjects[subject_id].salt or b""
+        rows, salt = plain.rows(subject_id), subjects[subject_id].salt or b""
         staged = {row.event_id for row in live}
         said = {row.event_id: stored.said[row.event_id] for row in rows if row.event_id in stored.said}
         calls = reconstruct(rows, said, salt).calls
         earlier = [row for row in rows if row.event_id not in staged]
         data = pack([calls[row.event_id] for row in live], earlier=[calls[row.event_id] for row in earlier])
-        reconstruct([*earlier, *unpack(data)], said, salt)
+        reconstruct([*earlier, *unpack(data).rows()] if earlier else unpack(data), said, salt)
         yield _Pack(subject_id, live, token_codec.encode(subjects[subject_id], "pack", stored.stream_id.to_bytes(8, "big"), data))
 
 

@@ -12,6 +12,7 @@ from ledger import blobs
 from ledger.errors import BlobError, TokenError
 from ledger.token_calls import IDS, LOGPROBS, CallCommitments, Commitment, TokenCall, TokenRow
 from ledger.token_codec import TokenSubject
+from ledger.token_columns import TokenColumns
 from ledger.token_rows import Fault, PlainRows, StoredStream, plain_rows, stored_streams
 from ledger.token_salvage import salvage
 from ledger.token_sequences import reconstruct
@@ -87,7 +88,7 @@ def examine_tokens(conn: Connection, stream_ids: Sequence[int]) -> Tokens:
             try:
                 found.calls.update(reconstruct(rows, said, salt).calls)
             except TokenError:
-                calls, faults = salvage(rows, said, salt)
+                calls, faults = salvage(rows.rows() if isinstance(rows, TokenColumns) else rows, said, salt)
                 found.calls.update(calls)
                 found.faults.extend(faults)
         for event_id in sorted(stored.in_blobs):
@@ -124,17 +125,17 @@ def streams_of(conn: Connection, event_ids: Sequence[str]) -> list[int]:
 
 def _parts(
     stored: StoredStream, plain: PlainRows, subjects: Mapping[str, TokenSubject]
-) -> Iterator[tuple[list[TokenRow], dict[str, CallCommitments], bytes]]:
+) -> Iterator[tuple[TokenColumns | list[TokenRow], dict[str, CallCommitments], bytes]]:
     """Rows, commitments and salt of each subject of a stream; a commitment that no row goes with is in the last part."""
-    wanted = {event_id: said for event_id, said in stored.said.items() if event_id not in plain.shredded | stored.in_blobs}
-    by_subject = sorted(plain.rows.items())
-    if len(by_subject) == 1:
-        ((subject_id, rows),) = by_subject
-        yield rows, wanted, subjects[subject_id].salt or b""
-        return
-    for subject_id, rows in by_subject:
-        yield rows, {row.event_id: wanted.pop(row.event_id) for row in rows if row.event_id in wanted}, subjects[subject_id].salt or b""
-    if wanted:
+    apart = plain.shredded | stored.in_blobs
+    wanted = {event_id: said for event_id, said in stored.said.items() if event_id not in apart} if apart else dict(stored.said)
+    names = plain.subjects()
+    for subject_id in names[:-1]:
+        said = {event_id: wanted.pop(event_id) for event_id in plain.event_ids(subject_id) if event_id in wanted}
+        yield plain.columns(subject_id), said, subjects[subject_id].salt or b""
+    if names:
+        yield plain.columns(names[-1]), wanted, subjects[names[-1]].salt or b""
+    elif wanted:
         yield [], wanted, b""
 
 

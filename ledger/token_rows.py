@@ -14,6 +14,7 @@ from ledger.arrays import uuid_bytes
 from ledger.errors import TokenError
 from ledger.token_calls import IDS, LOGPROBS, CallCommitments, Commitment, TokenRow
 from ledger.token_codec import TokenSubject
+from ledger.token_columns import TokenColumns
 from ledger.token_pack import unpack
 from ledger.upcast import STEPS
 
@@ -70,11 +71,30 @@ class StoredStream:
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """Rows by subject, what could not be opened, and the events whose tokens nobody can read any more."""
+    """Packs and staged rows by subject, what could not be opened, and the events whose tokens nobody can read any more."""
 
-    rows: dict[str, list[TokenRow]]
+    packs: dict[str, list[TokenColumns]]
+    staged: dict[str, list[TokenRow]]
     faults: list[Fault]
     shredded: set[str]
+
+    def subjects(self) -> list[str]:
+        """Whose rows there are, sorted."""
+        return sorted({*self.packs, *self.staged})
+
+    def rows(self, subject_id: str) -> list[TokenRow]:
+        """All rows of a subject."""
+        return [row for pack in self.packs.get(subject_id, ()) for row in pack.rows()] + self.staged.get(subject_id, [])
+
+    def columns(self, subject_id: str) -> TokenColumns | list[TokenRow]:
+        """All rows of a subject, as its only pack where they are that."""
+        packs = self.packs.get(subject_id, [])
+        return packs[0] if len(packs) == 1 and subject_id not in self.staged else self.rows(subject_id)
+
+    def event_ids(self, subject_id: str) -> list[str]:
+        """The calls of a subject."""
+        packed = [event_id for pack in self.packs.get(subject_id, ()) for event_id in pack.event_ids[: pack.calls]]
+        return packed + [row.event_id for row in self.staged.get(subject_id, ())]
 
 
 def stored_streams(conn: Connection, stream_ids: Sequence[int]) -> tuple[list[StoredStream], dict[str, TokenSubject]]:
@@ -100,7 +120,7 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
 
     A destroyed subject's pack does not say which calls it holds: those that commit to tokens and are nowhere else are taken to be in it.
     """
-    found = PlainRows({}, list(stored.faults), set())
+    found = PlainRows({}, {}, list(stored.faults), set())
     hidden = False
     for subject_id, calls, data in stored.packs:
         try:
@@ -108,10 +128,10 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
             if subject.salt is None:
                 hidden = True
                 continue
-            rows = unpack(token_codec.decode(subject, "pack", stored.stream_id.to_bytes(8, "big"), data))
-            if len(rows) != calls:
-                raise TokenError(f"token pack holds {len(rows)} calls; the table says {calls}")
-            found.rows.setdefault(subject_id, []).extend(rows)
+            pack = unpack(token_codec.decode(subject, "pack", stored.stream_id.to_bytes(8, "big"), data))
+            if pack.calls != calls:
+                raise TokenError(f"token pack holds {pack.calls} calls; the table says {calls}")
+            found.packs.setdefault(subject_id, []).append(pack)
         except TokenError as error:
             found.faults.append((None, f"stream {stored.stream_id}: {error}"))
     for live in stored.live:
@@ -120,11 +140,11 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
             if subject.salt is None:
                 found.shredded.add(live.event_id)
             else:
-                found.rows.setdefault(live.subject_id, []).append(plain_row(subject, live))
+                found.staged.setdefault(live.subject_id, []).append(plain_row(subject, live))
         except TokenError as error:
             found.faults.append((live.event_id, str(error)))
     if hidden:
-        there = {row.event_id for rows in found.rows.values() for row in rows}
+        there = {event_id for subject_id in found.subjects() for event_id in found.event_ids(subject_id)}
         found.shredded.update(stored.said.keys() - there - stored.in_blobs)
     return found
 

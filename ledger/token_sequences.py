@@ -1,12 +1,13 @@
 """Whole arrays of every call of a stream from its stored rows, each checked against what its event committed to. Pure.
 
-Prompts are views of a few shared buffers, one a line of calls that extend one another. The hasher of a prompt resumes from a copy of the
-hasher that stood where the call leaves its parent, so every stored token is hashed once however many prompts hold it.
+Calls that extend one another lie together, so their prompts are views of one run of ids, and one hasher goes along it: a prompt's digest is
+taken where the prompt ends. Where another call leaves that run, a copy of the hasher waits for it. So every stored token is hashed once as
+part of a prompt, however many prompts hold it.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,14 @@ from numpy.typing import NDArray
 
 from ledger.errors import TokenError
 from ledger.token_calls import IDS, CallCommitments, Commitment, Ids, TokenCall, TokenRow
+from ledger.token_columns import ABSENT, TokenColumns, columns_of, in_lines
 
-_EMPTY = np.empty(0, IDS)
-_NO_OCTETS = memoryview(b"")
-_ID_BYTES = IDS.itemsize
+_ENTRY = IDS.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """The calls by event, with what it took: ids put into buffers and ids hashed as parts of prompts."""
+    """The calls by event, with what it took: runs of ids, the ids in them, and ids hashed as parts of prompts."""
 
     calls: dict[str, TokenCall]
     buffers: int
@@ -30,51 +30,38 @@ class Reconstruction:
     hashed_ids: int
 
 
-@dataclass(slots=True, eq=False)
-class _Line:
-    """One buffer in the making: the first `kept` ids of another line, then pieces."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Layout:
+    """Of each call what its row says, where its ids and logprobs begin and end, and how it lies to the others.
 
-    before: "_Line | None"
-    kept: int
-    size: int
-    pieces: list[Ids] = field(default_factory=list)
-    data: Ids = field(default_factory=lambda: _EMPTY)
-    octets: memoryview = field(default_factory=lambda: _NO_OCTETS)
-
-    def append(self, ids: Ids) -> None:
-        self.pieces.append(ids)
-        self.size += len(ids)
-
-    def fill(self) -> None:
-        pieces = self.pieces if self.before is None else [self.before.data[: self.kept], *self.pieces]
-        self.data = np.concatenate(pieces) if pieces else _EMPTY
-        # Calls share the buffer: what one reader wrote would be another call's prompt.
-        self.data.flags.writeable = False
-        self.octets = self.data.data.cast("B") if self.size else _NO_OCTETS
-
-
-@dataclass(slots=True, eq=False)
-class _Placed:
-    """A row and its place.
-
-    `base` is the call that the last shared token belongs to; `line` holds the prompt, and the completion after it if `whole`; `hashers` has
-    a key wherever another call leaves this one, and in the end what hashed the tokens up to there.
+    Attributes:
+        goes_on, followed: whether it continues the call before it, and whether the next one continues it.
+        line_end: of the first call of a line of these, where the ids of the line end.
+        base: of a call that leaves another line, the call that the last shared token belongs to.
+        stops: where others leave a call.
     """
 
-    row: TokenRow
-    base: "_Placed | None"
-    prompt_size: int
-    size: int
-    line: _Line
-    whole: bool
-    hashers: dict[int, Any] = field(default_factory=dict)
+    parent: list[int]
+    shared: list[int]
+    begins: list[int]
+    middle: list[int]
+    end: list[int]
+    prompt_size: list[int]
+    sampled: list[int]
+    scored: list[int]
+    scores_end: list[int]
+    goes_on: list[bool]
+    followed: list[bool]
+    line_end: list[int]
+    base: dict[int, int]
+    stops: dict[int, set[int]]
 
 
-def reconstruct(rows: Iterable[TokenRow], commitments: Mapping[str, CallCommitments], salt: bytes) -> Reconstruction:
+def reconstruct(rows: Iterable[TokenRow] | TokenColumns, commitments: Mapping[str, CallCommitments], salt: bytes) -> Reconstruction:
     """Every call of one stream, whole and verified.
 
     Args:
-        rows: all rows of the stream, from its packs and its live rows, in any order.
+        rows: all rows of the stream, from its packs and its live rows, in any order; fastest as its only pack.
         commitments: what each of these events committed to, no more and no fewer events.
         salt: the subject's.
 
@@ -82,132 +69,203 @@ def reconstruct(rows: Iterable[TokenRow], commitments: Mapping[str, CallCommitme
         TokenError: a row or a commitment without the other, an event twice, a parent that is missing or an ancestor of itself, a row that
             shares more than its parent has, or an array that is not what its event committed to; the message names the event.
     """
-    lines: list[_Line] = []
-    placed: dict[str, _Placed] = {}
-    for row in _parents_first(rows):
-        if row.event_id not in commitments:
-            raise TokenError(f"call {row.event_id} has stored tokens, but its event commits to none")
-        call = _place(row, placed, lines)
-        _check_size(row.event_id, "prompt_ids", None if row.suffix is None else call.prompt_size, commitments[row.event_id].prompt)
-        placed[row.event_id] = call
-    for event_id in commitments:
-        if event_id not in placed:
-            raise TokenError(f"call {event_id} has no stored tokens, but its event commits to some")
-    for line in lines:
-        line.fill()
-    salted = hashlib.sha256(salt)
-    hashed = 0
-    calls: dict[str, TokenCall] = {}
-    for event_id, call in placed.items():
-        told = commitments[event_id]
-        hashed += _check_prompt(call, told.prompt, salted)
-        _check_array(event_id, "sampled_ids", call.row.sampled, told.sampled, salted)
-        _check_array(event_id, "logprobs", call.row.logprobs, told.logprobs, salted)
-        prompt = None if call.row.suffix is None else call.line.data[: call.prompt_size]
-        calls[event_id] = TokenCall(event_id, prompt, call.row.sampled, call.row.logprobs)
-    return Reconstruction(calls, len(lines), sum(line.size for line in lines), hashed)
+    columns = rows if isinstance(rows, TokenColumns) else columns_of(_ordered(list(rows)))
+    layout = _layout(columns)
+    if layout is None:
+        columns = columns_of(_ordered(columns.rows()))
+        layout = _layout(columns)
+        assert layout is not None
+    calls = columns.event_ids[: columns.calls]
+    for event_id in calls:
+        if event_id not in commitments:
+            raise TokenError(f"call {event_id} has stored tokens, but its event commits to none")
+    if len(calls) != len(commitments):
+        missing = next(iter(commitments.keys() - set(calls)))
+        raise TokenError(f"call {missing} has no stored tokens, but its event commits to some")
+    if not calls:
+        return Reconstruction({}, 0, 0, 0)
+    walk = _Walk(columns, layout, hashlib.sha256(salt))
+    return Reconstruction(walk.calls(commitments), walk.buffers, walk.buffered_ids, walk.hashed_ids)
 
 
-def _parents_first(rows: Iterable[TokenRow]) -> list[TokenRow]:
-    """The rows so that each follows its parent."""
+def _ordered(rows: list[TokenRow]) -> list[TokenRow]:
+    """The rows so that calls which extend one another lie together."""
     by_id: dict[str, TokenRow] = {}
     for row in rows:
         if by_id.setdefault(row.event_id, row) is not row:
             raise TokenError(f"call {row.event_id} is stored twice")
-    ordered: dict[str, TokenRow] = {}
-    for event_id, row in by_id.items():
-        if row.parent is None or row.parent in ordered:
-            ordered[event_id] = row
-            continue
-        waiting: dict[str, TokenRow] = {}
-        while event_id not in ordered:
-            if event_id in waiting:
-                raise TokenError(f"call {event_id} is an ancestor of itself")
-            waiting[event_id] = row
-            if row.parent is None:
-                break
-            if row.parent not in by_id:
-                raise TokenError(f"call {event_id} continues call {row.parent}, which is not stored in this stream")
-            event_id, row = row.parent, by_id[row.parent]
-        ordered.update(reversed(waiting.items()))
-    return list(ordered.values())
+    for row in rows:
+        if row.parent is not None and row.parent not in by_id:
+            raise TokenError(f"call {row.event_id} continues call {row.parent}, which is not stored in this stream")
+    ordered = in_lines(rows)
+    if len(ordered) < len(rows):
+        left = by_id.keys() - {row.event_id for row in ordered}
+        raise TokenError(f"call {min(left)} is an ancestor of itself")
+    return ordered
 
 
-def _place(row: TokenRow, placed: Mapping[str, _Placed], lines: list[_Line]) -> _Placed:
-    """The row's place on a line: at the end of its base's line where that is free, on a line of its own otherwise."""
-    suffix = _EMPTY if row.suffix is None else row.suffix
-    sampled = _EMPTY if row.sampled is None or row.suffix is None else row.sampled
-    prompt_size = row.shared + len(suffix)
-    base = _base(row, placed)
-    if base is None:
-        line = _Line(None, 0, 0)
-        lines.append(line)
-    else:
-        base.hashers[row.shared] = None
-        if not base.whole:
-            # Its prompt lies on a line that goes on otherwise; now that another call continues its completion, it needs its own.
-            base.line, base.whole = _Line(base.line, base.prompt_size, base.prompt_size), True
-            base.line.append(_EMPTY if base.row.sampled is None else base.row.sampled)
-            lines.append(base.line)
-        line = base.line
-    whole = line.size == row.shared
-    if not whole and len(suffix):
-        line, whole = _Line(line, row.shared, row.shared), True
-        lines.append(line)
-    if whole:
-        line.append(suffix)
-        line.append(sampled)
-    return _Placed(row, base, prompt_size, prompt_size + len(sampled), line, whole)
-
-
-def _base(row: TokenRow, placed: Mapping[str, _Placed]) -> _Placed | None:
-    """The ancestor among whose own tokens the last shared one is; None when nothing is shared."""
-    if (row.parent is None) != (row.shared == 0) or row.shared < 0 or (row.suffix is None and row.shared):
-        raise TokenError(f"call {row.event_id} shares {row.shared} tokens with parent {row.parent}; allowed: 1 or more, or neither")
-    if row.parent is None:
+def _layout(columns: TokenColumns) -> _Layout | None:
+    """Where everything lies; None where a call that continues another does not lie next to it, or a parent is elsewhere."""
+    calls = columns.calls
+    if len(columns.event_ids) > calls:
         return None
-    base: _Placed | None = placed[row.parent]
-    if base is not None and row.shared > base.size:
-        raise TokenError(f"call {row.event_id} shares {row.shared} tokens with call {row.parent}, which has {base.size}")
-    while base is not None and row.shared <= base.row.shared:
-        base = base.base
-    return base
+    parent, shared, suffix, sampled, scored = columns.directory.astype(np.int64)
+    own = np.maximum(suffix, 0) + np.maximum(sampled, 0)
+    end = np.cumsum(own)
+    prompt_size = shared + np.maximum(suffix, 0)
+    size = np.where(suffix == ABSENT, 0, shared + own)
+    of_parent = size[parent]
+    child = parent >= 0
+    fits = (child == (shared > 0)) & (shared >= 0) & ((suffix >= 0) | (shared == 0)) & (~child | (shared <= of_parent))
+    if not fits.all():
+        place = int(fits.argmin())
+        of = f"call {columns.event_ids[parent[place]]}, which has {of_parent[place]}" if child[place] else "no call"
+        raise TokenError(f"call {columns.event_ids[place]} shares {shared[place]} tokens with {of}; allowed: 1 up to all, or neither")
+    whole = child & (shared == of_parent)
+    goes_on = whole & (parent == np.arange(calls) - 1)
+    followed = np.append(goes_on[1:], False)
+    if (whole & ~goes_on & ~followed[parent]).any():
+        return None
+    starts = np.flatnonzero(~goes_on)
+    line_end = np.zeros(calls, np.int64)
+    line_end[starts] = end[np.append(starts[1:], calls) - 1] if calls else 0
+    parents, shares = parent.tolist(), shared.tolist()
+    base: dict[int, int] = {}
+    stops: dict[int, set[int]] = {}
+    for call in np.flatnonzero(child & ~goes_on).tolist():
+        at, ancestor = shares[call], parents[call]
+        while at <= shares[ancestor]:
+            ancestor = parents[ancestor]
+        base[call] = ancestor
+        stops.setdefault(ancestor, set()).add(at)
+    return _Layout(
+        parents, shares, (end - own).tolist(), (end - np.maximum(sampled, 0)).tolist(), end.tolist(),
+        np.where(suffix == ABSENT, ABSENT, prompt_size).tolist(), sampled.tolist(), scored.tolist(),
+        np.cumsum(np.maximum(scored, 0)).tolist(), goes_on.tolist(),
+        followed.tolist(), line_end.tolist(), base, stops,
+    )  # fmt: skip
 
 
-def _check_prompt(call: _Placed, told: Commitment | None, salted: Any) -> int:
-    """The number of ids hashed; leaves a hasher wherever another call leaves this one."""
-    if told is None:
-        return 0
-    row, octets, at, end = call.row, call.line.octets, call.row.shared, call.prompt_size
-    hasher = (salted if call.base is None else call.base.hashers[at]).copy()
-    stops = sorted(call.hashers)
-    while stops and stops[0] < end:
-        stop = stops.pop(0)
-        hasher.update(octets[at * _ID_BYTES : stop * _ID_BYTES])
-        call.hashers[stop] = hasher.copy()
-        at = stop
-    hasher.update(octets[at * _ID_BYTES : end * _ID_BYTES])
-    if hasher.hexdigest() != told.sha256:
-        raise TokenError(f"call {row.event_id}: prompt_ids do not match the SHA-256 {told.sha256} that its event committed to")
-    at = end
-    for stop in stops:
-        if row.sampled is not None:
-            hasher.update(row.sampled[at - end : stop - end])
-        call.hashers[stop] = hasher.copy()
-        at = stop
-    return at - row.shared
+class _Walk:
+    """Goes over the calls once, parents first."""
+
+    def __init__(self, columns: TokenColumns, layout: _Layout, salted: Any) -> None:
+        self.columns, self.layout, self.salted = columns, layout, salted
+        self.octets, self.scores = _octets(columns.ids), _octets(columns.logprobs)
+        self.buffers = self.buffered_ids = self.hashed_ids = 0
+        self._states: dict[tuple[int, int], Any] = {}
+        # Of each call an array that begins with its prompt, and whether it goes on with its completion.
+        self._runs: list[Ids] = []
+        self._whole: list[bool] = []
+
+    def calls(self, commitments: Mapping[str, CallCommitments]) -> dict[str, TokenCall]:
+        """The calls by event."""
+        layout, ids, logprobs, octets, scores, salted = (
+            self.layout, self.columns.ids, self.columns.logprobs, self.octets, self.scores, self.salted
+        )  # fmt: skip
+        found: dict[str, TokenCall] = {}
+        run, whole, hasher = ids, False, salted
+        each = zip(
+            self.columns.event_ids, layout.begins, layout.middle, layout.end, layout.prompt_size, layout.sampled, layout.scored,
+            layout.scores_end, layout.goes_on, layout.followed, strict=True,
+        )  # fmt: skip
+        for place, (event_id, begins, middle, end, prompt_size, sampled, scored, scores_end, goes_on, followed) in enumerate(each):
+            said = commitments[event_id]
+            if not goes_on:
+                run, whole, hasher = self._new_run(place)
+            self._runs.append(run)
+            self._whole.append(whole)
+            told, prompt = said.prompt, None
+            if told is not None and told.count == prompt_size:
+                if place in layout.stops:
+                    digest = self._hash_with_stops(place, hasher)
+                else:
+                    hasher.update(octets[_ENTRY * begins : _ENTRY * middle])
+                    digest = hasher.hexdigest()
+                    self.hashed_ids += middle - begins
+                    if followed:
+                        hasher.update(octets[_ENTRY * middle : _ENTRY * end])
+                        self.hashed_ids += end - middle
+                if digest != told.sha256:
+                    raise _mismatch(event_id, "prompt_ids", told)
+                prompt = run[:prompt_size]
+            elif told is not None or prompt_size != ABSENT:
+                raise _wrong_size(event_id, "prompt_ids", prompt_size, told)
+            if (told := said.sampled) is not None and told.count == sampled:
+                each_array = salted.copy()
+                each_array.update(octets[_ENTRY * middle : _ENTRY * end])
+                if each_array.hexdigest() != told.sha256:
+                    raise _mismatch(event_id, "sampled_ids", told)
+            elif told is not None or sampled != ABSENT:
+                raise _wrong_size(event_id, "sampled_ids", sampled, told)
+            if (told := said.logprobs) is not None and told.count == scored:
+                each_array = salted.copy()
+                each_array.update(scores[_ENTRY * (scores_end - scored) : _ENTRY * scores_end])
+                if each_array.hexdigest() != told.sha256:
+                    raise _mismatch(event_id, "logprobs", told)
+            elif told is not None or scored != ABSENT:
+                raise _wrong_size(event_id, "logprobs", scored, told)
+            found[event_id] = TokenCall(
+                event_id, prompt, None if sampled == ABSENT else ids[middle:end],
+                None if scored == ABSENT else logprobs[scores_end - scored : scores_end],
+            )  # fmt: skip
+        return found
+
+    def _new_run(self, place: int) -> tuple[Ids, bool, Any]:
+        """The array that a call which goes on from no other one begins, whether it holds its completion, and the hasher up to it."""
+        layout, shared = self.layout, self.layout.shared[place]
+        own = self.columns.ids[layout.begins[place] : layout.line_end[place]]
+        if not shared:
+            self._count(own)
+            return own, True, self.salted.copy()
+        hasher = self._states[layout.base[place], shared].copy()
+        before = self._up_to(layout.parent[place], shared)
+        if layout.begins[place] == layout.middle[place] and not layout.followed[place]:
+            return before, False, hasher
+        run = np.concatenate([before[:shared], own])
+        run.flags.writeable = False
+        self._count(run)
+        return run, True, hasher
+
+    def _up_to(self, place: int, shared: int) -> Ids:
+        """An array that begins with the first `shared` tokens of a call's prompt and completion."""
+        size, layout = self.layout.prompt_size[place], self.layout
+        if shared > size and not self._whole[place]:
+            run = np.concatenate([self._runs[place][:size], self.columns.ids[layout.middle[place] : layout.end[place]]])
+            run.flags.writeable = False
+            self._count(run)
+            self._runs[place], self._whole[place] = run, True
+        return self._runs[place]
+
+    def _count(self, run: Ids) -> None:
+        self.buffers += 1
+        self.buffered_ids += len(run)
+
+    def _hash_with_stops(self, place: int, hasher: Any) -> str:
+        """The digest of a call's prompt; leaves a copy of the hasher wherever another call leaves this one."""
+        layout, octets = self.layout, self.octets
+        begins, middle, end = layout.begins[place], layout.middle[place], layout.end[place]
+        at, digest = begins, ""
+        points = sorted(begins + stop - layout.shared[place] for stop in layout.stops[place])
+        for point in sorted({*points, middle, *([end] if layout.followed[place] else [])}):
+            hasher.update(octets[_ENTRY * at : _ENTRY * point])
+            at = point
+            if point == middle:
+                digest = hasher.hexdigest()
+            if point in points:
+                self._states[place, point - begins + layout.shared[place]] = hasher.copy()
+        self.hashed_ids += at - begins
+        return str(digest)
 
 
-def _check_size(event_id: str, name: str, size: int | None, told: Commitment | None) -> None:
-    if size != (None if told is None else told.count):
-        raise TokenError(f"call {event_id}: {name} has {size} entries; its event committed to {None if told is None else told.count}")
+def _octets(array: NDArray[Any]) -> memoryview:
+    return array.data.cast("B") if len(array) else memoryview(b"")
 
 
-def _check_array(event_id: str, name: str, array: NDArray[Any] | None, told: Commitment | None, salted: Any) -> None:
-    _check_size(event_id, name, None if array is None else len(array), told)
-    if array is None or told is None:
-        return
-    hasher = salted.copy()
-    hasher.update(array)
-    if hasher.hexdigest() != told.sha256:
-        raise TokenError(f"call {event_id}: {name} do not match the SHA-256 {told.sha256} that its event committed to")
+def _mismatch(event_id: str, name: str, told: Commitment) -> TokenError:
+    return TokenError(f"call {event_id}: {name} do not match the SHA-256 {told.sha256} that its event committed to")
+
+
+def _wrong_size(event_id: str, name: str, size: int, told: Commitment | None) -> TokenError:
+    has, said = (None if size == ABSENT else size), (None if told is None else told.count)
+    return TokenError(f"call {event_id}: {name} has {has} entries; its event committed to {said}")

@@ -258,10 +258,7 @@ def test_rows_that_do_not_fit_stay_staged_and_are_told(ledger: LedgerHandle) -> 
     stream_id = stream_of(ledger, made)
     packed = pack_stream(ledger, stream_id)
     assert packed.packs == 0
-    assert (
-        packed.faults == (f"call {made[1][0]}: staged prompt has 17 bytes; allowed: a multiple of 4",)
-        or "multiple of 4" in packed.faults[0]
-    )
+    assert packed.faults[0].startswith(f"call {made[1][0]}: staged prompt has")
     assert counts(ledger) == (3, 0)
     with pytest.raises(TokenError, match="multiple of 4"):
         read(ledger, stream_id)

@@ -43,7 +43,7 @@ def chain(calls: int = 20, opening: int = 50) -> list[TokenCall]:
 
 @given(histories(), st.integers(0, 12), st.randoms())
 def test_packs_and_live_rows_give_back_every_call(calls: list[TokenCall], packed: int, order: object) -> None:
-    rows = [*unpack(pack(calls[:packed])), *live(calls)[packed:]]
+    rows = [*unpack(pack(calls[:packed])).rows(), *live(calls)[packed:]]
     order.shuffle(rows)  # type: ignore[attr-defined]
     whole = reconstruct(rows, commitments(calls), SALT)
     assert {plain(call) for call in whole.calls.values()} == {plain(call) for call in calls}
