@@ -103,7 +103,7 @@ def in_lines(rows: Sequence[TokenRow]) -> list[TokenRow]:
     while waiting:
         row = waiting.pop()
         ordered.append(row)
-        mine = children.get(row.event_id, [])
+        mine = children.pop(row.event_id, [])
         goes_on = next((child for child in mine if child.shared == size[row.event_id]), None)
         waiting += [child for child in reversed(mine) if child is not goes_on]
         if goes_on is not None:

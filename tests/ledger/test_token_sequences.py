@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ledger.errors import TokenError
 from ledger.token_calls import IDS, LOGPROBS, Commitment, TokenCall, TokenRow
 from ledger.token_link import Linker
-from ledger.token_pack import linked, pack, unpack
+from ledger.token_pack import linked, pack, pack_rows, unpack
 from ledger.token_sequences import reconstruct
 from tests.ledger.test_token_link import common, sequence
 from tests.token_histories import SALT, commitments, event, histories, ids, plain
@@ -154,3 +154,17 @@ def test_rows_and_commitments_must_name_the_same_events_once() -> None:
         reconstruct(rows, commitments(chain(1)), SALT)
     with pytest.raises(TokenError, match=f"{event(1)} is stored twice"):
         reconstruct([*rows, replace(rows[1])], told, SALT)
+
+
+@given(histories())
+def test_a_pack_in_another_order_than_ours_gives_back_every_call_too(calls: list[TokenCall]) -> None:
+    by_length = sorted(linked(calls), key=lambda row: row.shared + (0 if row.suffix is None else len(row.suffix)))
+    known: set[str | None] = {None}
+    rows = []
+    while by_length:
+        row = next(row for row in by_length if row.parent in known)
+        by_length.remove(row)
+        known.add(row.event_id)
+        rows.append(row)
+    whole = reconstruct(unpack(pack_rows(rows)), commitments(calls), SALT)
+    assert {plain(call) for call in whole.calls.values()} == {plain(call) for call in calls}
