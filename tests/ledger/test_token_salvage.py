@@ -37,8 +37,8 @@ def test_a_changed_completion_is_named_with_the_prompts_that_hold_it_and_no_othe
 
 def test_rows_too_many_and_too_few_and_in_circles_are_named() -> None:
     rows = linked(CHAIN)
-    assert [row.event_id for row in rows] == [event(0), event(2), event(1)]
-    kept, faults = salvage([*rows[:2], replace(rows[0])], commitments(CHAIN[:2]), SALT)
+    assert [row.event_id for row in rows] == [event(0), event(1), event(2)]
+    kept, faults = salvage([rows[0], rows[2], replace(rows[0])], commitments(CHAIN[:2]), SALT)
     assert faults == [
         (event(0), f"call {event(0)} is stored twice"),
         (event(1), f"call {event(1)} has no stored tokens, but its event commits to some"),
