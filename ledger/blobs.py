@@ -1,23 +1,40 @@
 """Blobs: bytes too large or too foreign for an event body, named by a salted commitment, written before the event that names them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
+from ledger import subjects
 from ledger.canonical import canonical_bytes, parse
-from ledger.errors import BlobError
+from ledger.errors import BlobError, BlobShredded
 from ledger.events.base import BlobRef
+from ledger.limits import LIMITS, Limits, check_blob
+from ledger.subjects import PUBLIC, PUBLIC_SUBJECT, RAW, Subject
+
+__all__ = [
+    "PUBLIC",
+    "Found",
+    "Pending",
+    "commitment",
+    "find",
+    "json_bytes",
+    "orphans",
+    "pending",
+    "read",
+    "read_json",
+    "read_many",
+    "text_bytes",
+    "write",
+]
 
 CHUNK_BYTES = 4 * 1024 * 1024
 PIPELINED_BYTES = 256 * 1024
 """Larger messages go by themselves: psycopg 3 hangs on about 1 MB inside a pipeline."""
-MAX_BYTES = 1024 * 1024 * 1024
-RAW = 0
-PUBLIC = "public"
-"""Subject of content that is nobody's: sources, schemas, public tasks. Its salt is empty, so equal content has equal names everywhere."""
+KIND = "blob"
+"""What a blob's ciphertext is bound to, with its id."""
 
 _INSERT_CHUNK = "INSERT INTO blob_chunk (blob_no, chunk, data) VALUES (%s, %s, %s)"
 Connection = psycopg.Connection[Any]
@@ -25,7 +42,7 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True)
 class Pending:
-    """A blob ready to be written: its reference, its subject, its bytes, and how those are encoded."""
+    """A blob ready to be written: its reference, its subject, its encoded bytes, and the codec of those."""
 
     ref: BlobRef
     subject_id: str
@@ -43,27 +60,18 @@ def text_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def pending(data: bytes | str, *, media: str, subject_id: str = PUBLIC, salt: bytes = b"") -> Pending:
-    """A blob to be written, with its reference.
+def pending(data: bytes | str, *, media: str, subject: Subject = PUBLIC_SUBJECT, limits: Limits = LIMITS) -> Pending:
+    """A blob to be written, with its reference; public content is compressed, that of a subject with a key encrypted too.
 
     Raises:
-        BlobError: more than 1 GiB.
+        LimitExceeded: it is too large.
+        SubjectDestroyed: the subject was shredded.
     """
     raw = text_bytes(data) if isinstance(data, str) else bytes(data)
-    if len(raw) > MAX_BYTES:
-        raise BlobError(f"blob of {len(raw)} bytes; allowed: up to {MAX_BYTES}")
-    return Pending(BlobRef(blob_id=commitment(salt, raw), size=len(raw), media=media), subject_id, raw)
-
-
-def subject_salt(conn: Connection, subject_id: str, *, random_bytes: Callable[[int], bytes]) -> bytes:
-    """The salt of a subject, made when first asked for; empty for the public subject."""
-    if subject_id == PUBLIC:
-        return b""
-    conn.execute("INSERT INTO subject (subject_id, salt) VALUES (%s, %s) ON CONFLICT DO NOTHING", (subject_id, random_bytes(32)))
-    row = conn.execute("SELECT salt FROM subject WHERE subject_id = %s", (subject_id,)).fetchone()
-    if row is None:
-        raise BlobError(f"subject {subject_id!r} vanished while it was made")
-    return bytes(row[0])
+    check_blob(len(raw), limits)
+    name = hashlib.sha256(subject.salt + raw)
+    codec, encoded = subjects.encode(subject, KIND, name.digest(), raw)
+    return Pending(BlobRef(blob_id=name.hexdigest(), size=len(raw), media=media), subject.subject_id, encoded, codec)
 
 
 def write(conn: Connection, blobs: Iterable[Pending]) -> int:
@@ -74,7 +82,7 @@ def write(conn: Connection, blobs: Iterable[Pending]) -> int:
     ordered = [unique[blob_id] for blob_id in sorted(unique)]
     rows = conn.execute(
         "INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)"
-        " SELECT b, nextval('blob_no_seq'), s, z, c, d"
+        " SELECT b, next_blob_no(), s, z, c, d"
         " FROM unnest(%s::bytea[], %s::text[], %s::bigint[], %s::int[], %s::int[]) WITH ORDINALITY AS u (b, s, z, c, d, n)"
         " WHERE NOT EXISTS (SELECT FROM blob WHERE blob_id = b) ORDER BY n ON CONFLICT DO NOTHING RETURNING blob_id, blob_no",
         (
@@ -117,26 +125,72 @@ def read_many(conn: Connection, blob_ids: Sequence[str]) -> dict[str, bytes]:
     """The bytes of several blobs by id, each checked against its commitment.
 
     Raises:
+        BlobShredded: the subject of a blob was shredded.
         BlobError: a blob is missing, or its bytes do not match.
     """
+    found = find(conn, blob_ids)
+    for error in (*found.broken.values(), *found.shredded.values()):
+        raise error
+    return found.data
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of reading several blobs, by blob id: the bytes, or why there are none."""
+
+    data: dict[str, bytes] = field(default_factory=dict)
+    shredded: dict[str, BlobShredded] = field(default_factory=dict)
+    broken: dict[str, BlobError] = field(default_factory=dict)
+
+
+def find(conn: Connection, blob_ids: Sequence[str]) -> Found:
+    """Of several blobs the bytes that can be read, each checked against its commitment; the shredded and the broken apart."""
     wanted = [bytes.fromhex(blob_id) for blob_id in dict.fromkeys(blob_ids)]
     rows = conn.execute(
-        "SELECT b.blob_id, coalesce(s.salt, ''::bytea), b.size, string_agg(c.data, ''::bytea ORDER BY c.chunk)"
-        " FROM blob AS b JOIN blob_chunk AS c USING (blob_no) LEFT JOIN subject AS s USING (subject_id)"
-        " WHERE b.blob_id = ANY (%s) GROUP BY 1, 2, 3",
+        "SELECT b.blob_id, b.subject_id, b.size, b.codec, string_agg(c.data, ''::bytea ORDER BY c.chunk)"
+        " FROM blob AS b JOIN blob_chunk AS c USING (blob_no) WHERE b.blob_id = ANY (%s) GROUP BY 1",
         (wanted,),
     ).fetchall()
-    result: dict[str, bytes] = {}
-    for raw_id, salt, size, data in rows:
+    known = subjects.load(conn, {row[1] for row in rows})
+    found = Found()
+    for raw_id, subject_id, size, codec, data in rows:
         blob_id = bytes(raw_id).hex()
-        plain = bytes(data)
-        if len(plain) != size or commitment(bytes(salt), plain) != blob_id:
-            raise BlobError(f"blob {blob_id}: its {len(plain)} bytes do not match its commitment over {size} bytes")
-        result[blob_id] = plain
-    missing = [raw.hex() for raw in wanted if raw.hex() not in result]
-    if missing:
-        raise BlobError(f"no blob {missing[0]} in this ledger ({len(missing)} missing)")
-    return result
+        try:
+            if subject_id not in known:
+                raise BlobError(f"blob {blob_id}: its subject {subject_id!r} is not in this ledger")
+            found.data[blob_id] = opened(known[subject_id], bytes(raw_id), size, codec, bytes(data))
+        except BlobShredded as error:
+            found.shredded[blob_id] = error
+        except BlobError as error:
+            found.broken[blob_id] = error
+    there = {bytes(row[0]) for row in rows}
+    gone = [raw.hex() for raw in wanted if raw not in there]
+    found.broken.update({blob_id: BlobError(f"no blob {blob_id} in this ledger ({len(gone)} missing)") for blob_id in gone})
+    return found
+
+
+def opened(subject: Subject, raw_id: bytes, size: int, codec: int, data: bytes) -> bytes:
+    """The bytes of a blob from what is stored of it, checked against its commitment.
+
+    Args:
+        subject: whose it is.
+        raw_id: the 32 bytes of its id.
+        size: of the plain bytes.
+        codec: how they are encoded.
+        data: its chunks, joined.
+    Raises:
+        BlobShredded: the subject was shredded.
+        BlobError: the bytes do not match.
+    """
+    try:
+        plain = subjects.decode(subject, KIND, raw_id, codec, data, size=size)
+    except BlobShredded:
+        raise
+    except BlobError as error:
+        raise BlobError(f"blob {raw_id.hex()}: its {len(data)} bytes do not match its commitment over {size} bytes: {error}") from error
+    if len(plain) != size or hashlib.sha256(subject.salt + plain).digest() != raw_id:
+        raise BlobError(f"blob {raw_id.hex()}: its {len(plain)} bytes do not match its commitment over {size} bytes")
+    return plain
 
 
 def read_json(conn: Connection, ref: BlobRef) -> Any:

@@ -32,9 +32,12 @@ def canonical_bytes(value: Json, *, allow_nul: bool = False) -> bytes:
     return orjson.dumps(_checked(value, "$", allow_nul, 0), option=orjson.OPT_SORT_KEYS)
 
 
-def validated_bytes(value: Json) -> bytes:
+def validated_bytes(value: Json, *, integers: bool = True) -> bytes:
     """As `canonical_bytes`, faster, for plain JSON of a validated event body, whose types already rule out NaN and infinities.
 
+    Args:
+        value: the body.
+        integers: whether there may be any.
     Raises:
         CanonicalError: the value has no canonical form.
     """
@@ -42,8 +45,12 @@ def validated_bytes(value: Json) -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         return canonical_bytes(value)
-    # What the encoder lets pass shows in its output; text that only looks like it takes the slow way too.
-    return canonical_bytes(value) if b"\\u0000" in data or b"-0.0" in data or _LARGE(data) else data
+    return data if unsuspicious(data, integers=integers) else canonical_bytes(value)
+
+
+def unsuspicious(data: bytes, *, integers: bool = True) -> bool:
+    """Whether the encoder's output shows nothing that it lets pass and c1 does not; text that only looks like it is suspicious too."""
+    return not (b"\\u0000" in data or b"-0.0" in data or (integers and _LARGE(data)))
 
 
 def digest(value: Json, *, allow_nul: bool = False) -> str:

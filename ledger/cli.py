@@ -4,22 +4,19 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ledger import cli_read, cli_tokens, embedded
-from ledger.cli_settings import asked_settings, open_asked
+from ledger import cli_guard, cli_operate, cli_read, cli_rebuild, cli_recall, cli_seal, cli_tokens, cli_verify, embedded
+from ledger.cli_settings import asked_settings
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
 from ledger.migrate import head_revision
 from ledger.settings import Settings
-from ledger.terminal import cell, console, plain, print_json
-from ledger.verify import verify as verify_ledger
+from ledger.terminal import cell, console, plain
 
 GROUP = "tallystick.commands"
-PROBLEMS_SHOWN = 20
 app = typer.Typer(
     name="tally", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="The ledger of agentic RL: what was sampled, what judged it, and what came of it.",
@@ -28,6 +25,12 @@ database = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL serve
 app.add_typer(database, name="db")
 cli_read.add_to(app)
 cli_tokens.add_to(app)
+cli_operate.add_to(app)
+cli_recall.add_to(app)
+cli_guard.add_to(app)
+cli_rebuild.add_to(app)
+cli_seal.add_to(app)
+cli_verify.add_to(app)
 
 
 @app.callback()
@@ -66,29 +69,6 @@ def migrate(ctx: typer.Context) -> None:
     """Bring the database to this release's schema."""
     migrate_database(asked_settings(ctx))
     console().print(f"the database is at revision {head_revision()}")
-
-
-@app.command()
-def verify(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False) -> None:
-    """Derive everything that is hashed or stored twice again; exit code 1 with the first event that does not fit."""
-    with open_asked(ctx) as ledger, _bar() as bar:
-        task = bar.add_task("verify", total=None)
-        report = verify_ledger(ledger, progress=lambda done, total: bar.update(task, completed=done, total=total))
-    if as_json:
-        problems = [{"position": p.position, "subject": p.subject, "fault": p.fault} for p in report.problems]
-        print_json({"intact": report.intact, "events": report.events, "position": report.position, "blobs": report.blobs,
-                    "token_arrays": report.token_arrays, "problems": problems})  # fmt: skip
-    else:
-        counts = f"{report.events} events up to position {report.position}, {report.blobs} blobs, {report.token_arrays} token arrays"
-        out = console()
-        out.print(cell(f"{'intact' if report.intact else 'NOT INTACT'}: {counts}", "bold green" if report.intact else "bold red"))
-        for index, problem in enumerate(report.problems[:PROBLEMS_SHOWN]):
-            place = "" if problem.position is None else f"position {problem.position}, "
-            out.print(cell(f"{'first' if index == 0 else 'then'}: {place}{problem.subject}: {problem.fault}"), soft_wrap=True)
-        if len(report.problems) > PROBLEMS_SHOWN:
-            out.print(f"and {len(report.problems) - PROBLEMS_SHOWN} more; --json lists all")
-    if not report.intact:
-        raise typer.Exit(1)
 
 
 def main() -> None:
@@ -152,13 +132,6 @@ def _embedded_settings(ctx: typer.Context) -> Settings:
     if settings.database_url is not None:
         raise SettingsError("TALLY_DATABASE_URL names a server that is not ours to start or stop; unset it to use the embedded one")
     return settings
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(error=True),
-        transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
 
 
 def _say(line: str) -> None:

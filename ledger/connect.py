@@ -1,14 +1,20 @@
 """Opens the ledger that the settings name: a foreign database as it is, the embedded server started and migrated when it has to be."""
 
+import logging
+
 from sqlalchemy.exc import OperationalError
 
 from ledger import embedded
 from ledger.errors import LedgerUnavailable, SchemaMismatch
-from ledger.ledger import LedgerHandle, open_ledger
+from ledger.ledger import Guards, LedgerHandle, open_ledger
 from ledger.migrate import upgrade
+from ledger.roles import running_as_owner
+from ledger.secrets import scanner
 from ledger.settings import Settings
+from ledger.subjects import read_kek
 
 DATABASE = "tallystick"
+_LOG = logging.getLogger(__name__)
 
 
 def connect(settings: Settings | None = None, *, pool_size: int = 8) -> LedgerHandle:
@@ -27,12 +33,30 @@ def connect(settings: Settings | None = None, *, pool_size: int = 8) -> LedgerHa
     asked = Settings() if settings is None else settings
     url = database_url(asked)
     try:
-        return open_ledger(url, project=asked.project, actor_id=asked.actor, pool_size=pool_size)
+        opened = open_ledger(url, project=asked.project, actor_id=asked.actor, pool_size=pool_size, guards=guards(asked))
     except SchemaMismatch:
         if asked.database_url is not None:
             raise
-    migrate(asked)
-    return open_ledger(url, project=asked.project, actor_id=asked.actor, pool_size=pool_size)
+        migrate(asked)
+        opened = open_ledger(url, project=asked.project, actor_id=asked.actor, pool_size=pool_size, guards=guards(asked))
+    if asked.database_url is not None:
+        with opened.connection() as conn:
+            why = running_as_owner(conn)
+        if why is not None:
+            _LOG.warning("%s: nothing but triggers keeps this process from changing the log; `tally roles` makes a login that may not", why)
+    return opened
+
+
+def guards(settings: Settings) -> Guards:
+    """Limits, scanner and keys of a deployment.
+
+    Raises:
+        SettingsError: a file that the settings name cannot be read or holds something else.
+    """
+    return Guards(
+        scanner=scanner(settings.secrets, settings.secret_patterns_file), kek=read_kek(settings.subject_kek_file),
+        statement_s=settings.statement_timeout_s or None,
+    )  # fmt: skip
 
 
 def migrate(settings: Settings) -> None:

@@ -32,6 +32,14 @@ class InvalidEvent(TallyError):
     """An event's body or envelope does not fit its schema or its limits."""
 
 
+class LimitExceeded(InvalidEvent):
+    """A body, a blob, an event or an append holds more than is allowed; nothing of it is written."""
+
+
+class SecretFound(TallyError):
+    """Something that looks like a credential would have been stored; the message names pattern and place, never the secret."""
+
+
 class IdempotencyConflict(TallyError):
     """An idempotency key is taken by an event with other content."""
 
@@ -54,6 +62,22 @@ class TreeError(TallyError):
 
 class CheckpointError(TallyError):
     """A checkpoint or its key is malformed, not signed by the trusted key, or of another log."""
+
+
+class BlobShredded(BlobError):
+    """A blob's subject was shredded: its commitment stands, its content is gone for good."""
+
+
+class SubjectDestroyed(TallyError):
+    """Something new was to be stored under a subject that was shredded."""
+
+
+class RoleError(TallyError):
+    """A database role may not do this, or the roles cannot be made as asked."""
+
+
+class StatementTimeout(TallyError):
+    """A statement ran longer than its session allows; what it was to write is not written."""
 
 
 class UnknownId(TallyError):
@@ -94,3 +118,15 @@ class WorldFailed(TallyError):
 
 class VerifierFailed(TallyError):
     """A verifier broke, so it gave no verdict."""
+
+
+class BackupError(TallyError):
+    """A backup cannot be made, is damaged, or does not fit where it shall be restored."""
+
+
+class SealRefused(TallyError):
+    """Signing would contradict a checkpoint that was published, or the signing key or its state does not fit this ledger."""
+
+
+class NotSealed(TallyError):
+    """An event has no checkpoint yet, so nothing about it can be proved."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import Any
 
 import psycopg
 
@@ -12,14 +13,18 @@ from ledger.ledger import LedgerHandle
 
 
 @contextmanager
-def exclusive(ledger: LedgerHandle, name: str, *, wait_s: float = 20.0) -> Iterator[None]:
-    """Hold `name` in this ledger and project, waiting up to `wait_s` seconds for a dying holder.
+def exclusive(ledger: LedgerHandle, name: str, *, wait_s: float = 20.0, all_projects: bool = False) -> Iterator[psycopg.Connection[Any]]:
+    """Hold `name` in this ledger and project, or in all of its projects, waiting up to `wait_s` seconds for a dying holder.
+
+    The name is held while the connection that this gives lives: what is written over it is written by the holder.
 
     Raises:
         TallyError: another process holds it.
         LedgerUnavailable: the database cannot be reached.
     """
-    lock = int.from_bytes(sha256(f"{ledger.ledger_id}/{ledger.project}/{name}".encode()).digest()[:8], "big", signed=True)
+    lock = int.from_bytes(
+        sha256(f"{ledger.ledger_id}/{'*' if all_projects else ledger.project}/{name}".encode()).digest()[:8], "big", signed=True
+    )
     try:
         conn = psycopg.connect(ledger.url, autocommit=True)
     except psycopg.OperationalError as error:
@@ -30,4 +35,4 @@ def exclusive(ledger: LedgerHandle, name: str, *, wait_s: float = 20.0) -> Itera
             if time.monotonic() > deadline:
                 raise TallyError(f"{name} is held by another process; wait for it to end, or stop it")
             time.sleep(0.1)
-        yield
+        yield conn

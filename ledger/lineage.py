@@ -1,37 +1,14 @@
 """Lineage: from a reward back to the sampled tokens, and from anything on to all that came of it. Reads the database; helps to order it."""
 
-from dataclasses import fields
-
+from ledger import lineage_graph, lineage_read
 from ledger.errors import UnknownId
 from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage_checks import bound_calls, calls_digest
 from ledger.lineage_rows import Trace
 from ledger.lineage_steps import Chain, assembled
-from ledger.order import Recorded, recorded
 
 __all__ = ["bound_calls", "calls_digest", "downstream", "trace", "trace_rollout"]
-
-# Around a rollout: what it is made of, what judged it, what was derived for it. From each of these all ancestors.
-_CHAIN = """WITH RECURSIVE
-start (node) AS (
-  SELECT %(node)s::bigint UNION SELECT parent FROM edge WHERE child = %(node)s AND relation = 'rewards'),
-around (node) AS (
-  SELECT node FROM start
-  UNION
-  SELECT x.child FROM start JOIN edge AS x ON x.parent = start.node AND x.relation IN ('made_in', 'judges', 'reviews', 'rewards')),
-up (node) AS (
-  SELECT node FROM around
-  UNION
-  SELECT x.parent FROM up JOIN edge AS x ON x.child = up.node)
-SELECT node FROM up"""
-_DOWN = """WITH RECURSIVE down (node) AS (
-  SELECT %(node)s::bigint
-  UNION
-  SELECT x.child FROM down JOIN edge AS x ON x.parent = down.node)
-SELECT split_part(n.name, '-', 1), count(*) FROM down JOIN node AS n ON n.node_id = down.node WHERE down.node <> %(node)s
-GROUP BY 1 ORDER BY 1"""
-_COLUMNS = ", ".join("body" if column.name == "body_bytes" else column.name for column in fields(Recorded))
 
 
 def trace(ledger: LedgerHandle, reward_id: str) -> Trace:
@@ -60,20 +37,14 @@ def downstream(ledger: LedgerHandle, node: str) -> dict[str, int]:
     Args:
         node: `<noun>-<id>`, such as `verifier-<digest>`.
     """
-    with ledger.connection() as conn:
-        rows = conn.execute(_DOWN, {"node": node_id(ledger.project, node)}).fetchall()
-    return {str(noun): int(number) for noun, number in rows}
+    graph = lineage_graph.load(ledger)
+    start = graph.number(node_id(ledger.project, node))
+    return {} if start is None else graph.by_noun(graph.reached(start))
 
 
 def _traced(ledger: LedgerHandle, noun: str, ident: str) -> Trace:
-    ledger.barrier()
+    found = lineage_read.read(ledger, noun, ident)
     node = f"{noun}-{ident}"
-    with ledger.connection() as conn:
-        rows = conn.execute(
-            f"SELECT {_COLUMNS} FROM ordered_event WHERE node_id IN ({_CHAIN}) ORDER BY position", {"node": node_id(ledger.project, node)}
-        ).fetchall()
-        chain = Chain(node, [recorded(row) for row in rows])
-        if not any(event.stream == node for event in chain.events):
-            raise UnknownId(f"no {noun} {ident!r} in project {ledger.project!r}")
-        chain.fetch(conn)
-    return assembled(chain)
+    if not any(event.stream == node for event in found.events):
+        raise UnknownId(f"no {noun} {ident!r} in project {ledger.project!r}")
+    return assembled(Chain(node, found))

@@ -1,14 +1,17 @@
 """Checks of a chain of events: hashes, ids, blobs, token arrays and bound calls, each derived again. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ledger import ids
 from ledger.canonical import digest
-from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded, TokenArray
+from ledger.events import EventBody, ModelCallDispatched, ModelCalled, RewardDerived, RolloutEnded
 from ledger.lineage_rows import Check
+from ledger.lineage_tokens import CallTokens, arrays
 from ledger.order import Recorded
 from ledger.proof import LeafFields, leaf_hash
 from ledger.store import stamp
+
+__all__ = ["arrays", "bound_calls", "calls_digest", "checked", "event_fault"]
 
 
 def calls_digest(call_ids: Sequence[str]) -> str:
@@ -45,51 +48,31 @@ def event_fault(event: Recorded) -> str | None:
     return None if leaf == event.leaf else "its leaf does not match its fields and body"
 
 
-def count_faults(call: ModelCalled) -> list[str]:
-    """What does not fit among the numbers of a call's tokens and those that the upstream reported."""
-    faults: list[str] = []
-    for name, counted in (("prompt_ids", "prompt_tokens"), ("sampled_ids", "completion_tokens")):
-        held, reported = arrays(call).get(name), call.usage.get(counted)
-        if call.status == "completed" and held is not None and reported is not None and held.count != reported:
-            faults.append(f"{name}: {held.count} recorded, {counted} says {reported}")
-    if call.logprobs is not None and call.sampled_ids is not None and call.logprobs.count != call.sampled_ids.count:
-        faults.append(f"logprobs: {call.logprobs.count} for {call.sampled_ids.count} sampled tokens")
-    return faults
-
-
-def arrays(call: ModelCalled) -> dict[str, TokenArray]:
-    """Name to token array, of those that were captured."""
-    named = {"prompt_ids": call.prompt_ids, "sampled_ids": call.sampled_ids, "logprobs": call.logprobs}
-    return {name: array for name, array in named.items() if array is not None}
-
-
 def checked(
-    chain: Sequence[tuple[Recorded, EventBody]],
-    stream: str,
-    blobs_read: int,
-    *,
-    broken: tuple[Sequence[str], Sequence[str]],
-    token_faults: Sequence[str],
-) -> tuple[Check, ...]:
+    chain: Sequence[tuple[Recorded, EventBody]], stream: str, *, blobs: int, tokens: Mapping[str, CallTokens],
+    token_faults: Sequence[str], broken: tuple[Sequence[str], Sequence[str]], shredded: Collection[str] = (),
+) -> tuple[Check, ...]:  # fmt: skip
     """The checks of a chain.
 
     Args:
         chain: events with their bodies, in position order.
         stream: of the rollout.
-        blobs_read: number of blobs that could be read.
+        blobs: number of blobs that could be read.
+        tokens: call id to its tokens.
+        token_faults: what does not fit in the stored tokens of the stream.
         broken: what was wrong with each event and each blob that could not be read.
-        token_faults: what does not fit in the stored tokens.
+        shredded: ids of blobs whose subject was shredded.
     """
     events, bodies = [event for event, _ in chain], [body for _, body in chain]
     bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
     calls = [body for body in bodies if isinstance(body, ModelCalled)]
-    bad_tokens = [*token_faults] + [f"call {call.index}: {fault}" for call in calls for fault in count_faults(call)]
+    bad_tokens = [*token_faults] + [f"call {call.index}: {fault}" for call in calls for fault in tokens[call.call_id].faults]
+    gone_for_good = f"; {len(shredded)} are shredded and stand by their commitment alone" if shredded else ""
+    checked_arrays = sum(tokens[call.call_id].checked for call in calls)
     checks = [
         _check("events", bad_events, f"{len(events)} events: id and leaf derived again"),
-        _check("blobs", broken[1], f"{blobs_read} blobs match the commitments in the events"),
-        _check(
-            "tokens", bad_tokens, f"{sum(len(arrays(call)) for call in calls)} token arrays match their commitments and reported counts"
-        ),
+        _check("blobs", broken[1], f"{blobs} blobs match the commitments in the events{gone_for_good}"),
+        _check("tokens", bad_tokens, f"{checked_arrays} token arrays match their commitments and reported counts"),
     ]
     own = [event for event in events if event.stream == stream]
     ends = [body for body in bodies if isinstance(body, RolloutEnded)]

@@ -1,15 +1,12 @@
-"""From the events of a chain and the blobs they name to the steps of a trace. Reads blobs."""
+"""From the events of a chain and the blobs they name to the steps of a trace. Pure."""
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import psycopg
-
-from ledger import blobs
 from ledger.canonical import parse
-from ledger.errors import BlobError, CanonicalError, UnknownEventKind, UnknownId
+from ledger.errors import BlobShredded, CanonicalError, UnknownEventKind, UnknownId
 from ledger.events import (
     BlobRef,
     BundleSealed,
@@ -28,6 +25,7 @@ from ledger.events import (
     VerifierRegistered,
 )
 from ledger.lineage_checks import checked
+from ledger.lineage_read import Found
 from ledger.lineage_rows import (
     BundleTrace,
     CallTrace,
@@ -42,11 +40,12 @@ from ledger.lineage_rows import (
     Trace,
     VerdictTrace,
 )
+from ledger.lineage_tokens import CallTokens, call_tokens, stream_faults
 from ledger.order import Recorded
 from ledger.projections import MODELS, folded
-from ledger.token_reading import Tokens, examine_tokens, streams_of
 
 Body = TypeVar("Body", bound=EventBody)
+SHREDDED = "(shredded)"
 
 
 @dataclass
@@ -54,26 +53,38 @@ class Chain:
     """The events around a node in position order, and the blobs that they name."""
 
     node: str
-    events: list[Recorded]
-    data: dict[str, bytes] = field(default_factory=dict)
+    found: Found
     bodies: list[tuple[Recorded, EventBody]] = field(default_factory=list)
     broken_events: list[str] = field(default_factory=list)
-    broken_blobs: list[str] = field(default_factory=list)
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: dict[str, CallTokens] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         noun, _, ident = self.node.partition("-")
-        for event in self.events:
+        for event in self.found.events:
             try:
                 self.bodies.append((event, event.body))
             except (UnknownEventKind, CanonicalError) as error:
                 self.broken_events.append(f"position {event.position} {event.kind} cannot be read: {error}")
         asked = [body.rollout_id for _, body in self.of(RewardDerived) if body.reward_id == ident] if noun == "reward" else [ident]
         self.rollout_id = asked[0] if asked else ""
-        # A fork's parents are named by the start; what they did is their own trace.
-        own = f"rollout-{self.rollout_id}"
-        self.bodies = [(e, body) for e, body in self.bodies if not e.stream.startswith("rollout-") or e.stream == own]
-        self.events = [event for event, _ in self.bodies]
+        self.tokens = {body.call_id: call_tokens(body, event.event_id, self.found.tokens) for event, body in self.of(ModelCalled)}
+
+    @property
+    def data(self) -> dict[str, bytes]:
+        """The bytes of each blob that could be read, by blob id."""
+        return self.found.data
+
+    @property
+    def shredded(self) -> dict[str, BlobShredded]:
+        """Why nothing is known of each blob whose subject was shredded, by blob id."""
+        return self.found.shredded
+
+    @property
+    def broken_blobs(self) -> list[str]:
+        """What is wrong with each blob that is shown and cannot be read."""
+        wanted = dict.fromkeys(ref.blob_id for _, body in self.bodies for ref in _shown(body))
+        missing = [blob_id for blob_id in wanted if blob_id not in self.data and blob_id not in self.shredded]
+        return [self.found.broken.get(blob_id, f"no blob {blob_id} in this ledger") for blob_id in missing]
 
     def of(self, kind: type[Body]) -> Iterator[tuple[Recorded, Body]]:
         """The events of a kind with their bodies, in position order."""
@@ -81,26 +92,14 @@ class Chain:
             if isinstance(body, kind):
                 yield event, body
 
-    def fetch(self, conn: psycopg.Connection[Any]) -> None:
-        """Read every token array and every blob that is shown; what cannot be read or does not match is noted and left out."""
-        self.tokens = examine_tokens(conn, streams_of(conn, [event.event_id for event, _ in self.of(ModelCalled)]))
-        refs = [ref for _, body in self.bodies for ref in _shown(body)]
-        wanted = list(dict.fromkeys(ref.blob_id for ref in refs))
-        try:
-            self.data = blobs.read_many(conn, wanted)
-        except BlobError:
-            for blob_id in wanted:
-                try:
-                    self.data |= blobs.read_many(conn, [blob_id])
-                except BlobError as error:
-                    self.broken_blobs.append(str(error))
-
     def sha256(self, ref: BlobRef) -> str | None:
         """Hex SHA-256 of a blob's bytes, without the salt of its name; None when it cannot be read."""
         return hashlib.sha256(self.data[ref.blob_id]).hexdigest() if ref.blob_id in self.data else None
 
     def text(self, ref: BlobRef | None) -> str | None:
-        """A blob as text; None when there is none or it cannot be read."""
+        """A blob as text, `SHREDDED` for one whose subject was shredded; None when there is none or it cannot be read."""
+        if ref is not None and ref.blob_id in self.shredded:
+            return SHREDDED
         if ref is None or ref.blob_id not in self.data:
             return None
         try:
@@ -118,13 +117,6 @@ class Chain:
         except CanonicalError:
             return text
 
-    def arrays(self, event: Recorded) -> tuple[Any, Any, Any]:
-        """Prompt ids, sampled ids and logprobs of a call as tuples of Python numbers; None where there are none or they do not match."""
-        call = self.tokens.calls.get(event.event_id)
-        arrays = (None, None, None) if call is None else (call.prompt, call.sampled, call.logprobs)
-        prompt, sampled, logprobs = (None if array is None else tuple(array.tolist()) for array in arrays)
-        return prompt, sampled, logprobs
-
 
 def assembled(chain: Chain) -> Trace:
     """The trace of a chain whose blobs have been fetched.
@@ -132,7 +124,7 @@ def assembled(chain: Chain) -> Trace:
     Raises:
         UnknownId: the rollout has no start that can be read.
     """
-    rows = [row for row in folded(MODELS["rollouts"], chain.events) if row["rollout_id"] == chain.rollout_id]
+    rows = [row for row in folded(MODELS["rollouts"], [event for event, _ in chain.bodies]) if row["rollout_id"] == chain.rollout_id]
     if not rows:
         raise UnknownId(f"{chain.node}: rollout {chain.rollout_id!r} has no start that can be read; {'; '.join(chain.broken_events)}")
     row = rows[0]
@@ -160,9 +152,11 @@ def assembled(chain: Chain) -> Trace:
         checks=checked(
             chain.bodies,
             f"rollout-{chain.rollout_id}",
-            len(chain.data),
+            blobs=len(chain.data),
+            tokens=chain.tokens,
+            token_faults=stream_faults(chain.found.tokens),
             broken=(chain.broken_events, chain.broken_blobs),
-            token_faults=[fault for _, fault in chain.tokens.faults],
+            shredded=set(chain.shredded),
         ),
     )
 
@@ -236,13 +230,13 @@ def _calls(chain: Chain) -> Iterator[CallTrace]:
     for call_id, (event, body) in sorted(both.items(), key=lambda item: (item[1][1].index, item[0])):
         intent = intents[call_id][1] if call_id in intents else None
         answer = body if isinstance(body, ModelCalled) else None
-        prompt_ids, sampled_ids, logprobs = chain.arrays(event)
+        tokens = chain.tokens.get(call_id, CallTokens())
         yield CallTrace(
             call_id=call_id, index=body.index, participant=body.participant, role=body.role,
             status=None if answer is None else answer.status, model=None if intent is None else intent.model,
             request=None if intent is None else chain.value(intent.request),
             response=None if answer is None else chain.value(answer.response),
-            prompt_ids=prompt_ids, sampled_ids=sampled_ids, logprobs=logprobs,
+            prompt_ids=tokens.prompt_ids, sampled_ids=tokens.sampled_ids, logprobs=tokens.logprobs,
             logprobs_mode=None if answer is None else answer.logprobs_mode,
             tokens_missing=None if answer is None else answer.tokens_missing,
             finish_reason=None if answer is None else answer.finish_reason,

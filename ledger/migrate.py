@@ -49,16 +49,30 @@ def upgrade(url: str, revision: str = "head", *, partition_width: int | None = N
         known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
         if current is not None and current not in known:
             raise SchemaMismatch(_ahead(current))
+        if revision not in known and revision != "head":
+            raise SchemaMismatch(f"revision {revision} is not known to this release, which knows up to {head_revision()}")
         config = _config()
         config.attributes["connection"] = connection
         config.attributes["partition_width"] = partition_width
         command.upgrade(config, revision)
         connection.commit()
+        at_head = MigrationContext.configure(connection).get_current_revision() == head_revision()
+        connection.commit()
+        if at_head:
+            # The read models know the tables and the ledger, which know the migrations.
+            from ledger.projections import MODELS, generations
+
+            generations.make_missing(_driver(connection), MODELS.values())
+            _driver(connection).commit()
 
 
 def downgrade(url: str, revision: str) -> None:
     """Take the database back to `revision`, or to `base` for none: for a new database that holds nothing yet."""
     with _engine(url).connect() as connection:
+        from ledger.projections import MODELS, generations
+
+        generations.drop_all(_driver(connection), MODELS.values())
+        _driver(connection).commit()
         config = _config()
         config.attributes["connection"] = connection
         command.downgrade(config, revision)
@@ -78,8 +92,10 @@ def differences(url: str) -> list[Any]:
 
 
 def _is_declared(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
-    # Partitions are made as the log grows.
-    return not (kind == "table" and reflected and compare_to is None and re.fullmatch(r".*_p\d+", name or ""))
+    # Partitions are made as the log grows, generations of read models whenever their source changes.
+    if kind == "table" and reflected and compare_to is None:
+        return not re.fullmatch(r".*_(p\d+|[0-9a-f]{8}(_\d+)?)", name or "")
+    return not (kind == "table" and item.info.get("read_model"))
 
 
 def check_schema(conn: "psycopg.Connection[Any]") -> None:
@@ -101,6 +117,12 @@ def check_schema(conn: "psycopg.Connection[Any]") -> None:
 
 def _ahead(current: str) -> str:
     return f"the database is at revision {current}, ahead of this release, which knows up to {head_revision()}: install a newer Tallystick"
+
+
+def _driver(connection: sa.Connection) -> "psycopg.Connection[Any]":
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return driver
 
 
 def _engine(url: str) -> sa.Engine:

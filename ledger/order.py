@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
+import psycopg
 from psycopg_pool import ConnectionPool
 
+from ledger.arrays import Uuids
 from ledger.errors import WaitTimeout
 from ledger.events import EventBody
 from ledger.ids import node_id
@@ -16,11 +17,22 @@ from ledger.store import Receipt
 from ledger.upcast import decode
 
 Pool = ConnectionPool[Any]
+Connection = psycopg.Connection[Any]
+Query = tuple[bytes, tuple[Any, ...]]
 
+STEP = "SELECT ran, more FROM order_events(%s, %s)"
+STEP_EVENTS = 10_000
+HIGH = "SELECT position FROM order_step ORDER BY step DESC LIMIT 1"
+POSITIONS = "SELECT k.event_id, o.position FROM event_key AS k JOIN event_order AS o USING (id) WHERE k.event_id = ANY (%s)"
 _COLUMNS = (
     "position, ledger_id, project, event_id, stream, version, kind, schema_version, canonicaliser, occurred_at, actor_id,"
     " correlation_id, causation_id, key, body, body_hash, leaf, recorded_at"
 )
+_READ = (
+    f"SELECT {_COLUMNS} FROM ordered_event WHERE position > %s AND position <= %s AND project = %s"
+    " AND kind = ANY (coalesce(%s::text[], ARRAY[kind])) ORDER BY position LIMIT %s"
+).encode()
+_READ_STREAM = f"SELECT {_COLUMNS} FROM recorded_event WHERE node_id = %s AND ledger_id = %s ORDER BY version".encode()
 
 
 @dataclass(frozen=True)
@@ -58,10 +70,10 @@ def recorded(row: Any) -> Recorded:
     return Recorded(*values)
 
 
-def step(pool: Pool, *, wait: bool = False, max_events: int = 10_000) -> tuple[bool, bool]:
+def step(pool: Pool, *, wait: bool = False, max_events: int = STEP_EVENTS) -> tuple[bool, bool]:
     """Whether an ordering step ran here (another process may hold it), and whether more events are left to order."""
     with pool.connection() as conn:
-        row = conn.execute("SELECT ran, more FROM order_events(%s, %s)", (max_events, wait)).fetchone()
+        row = conn.execute(STEP, (max_events, wait)).fetchone()
     return (False, False) if row is None else (bool(row[0]), bool(row[1]))
 
 
@@ -76,19 +88,32 @@ def barrier(pool: Pool) -> int:
 def high(pool: Pool) -> int:
     """The highest position so far, 0 in an empty ledger."""
     with pool.connection() as conn:
-        row = conn.execute("SELECT position FROM order_step ORDER BY step DESC LIMIT 1").fetchone()
+        return high_in(conn)
+
+
+def high_in(conn: Connection) -> int:
+    """As `high`, on a connection of the caller's."""
+    row = conn.execute(HIGH).fetchone()
     return 0 if row is None else int(row[0])
 
 
-def read(pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] | None = None, limit: int = 1000) -> list[Recorded]:
-    """Ordered events with a position above `since`, at most `limit`, of the given kinds or of all."""
+def read(
+    pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] | None = None, limit: int = 1000, until: int | None = None
+) -> list[Recorded]:
+    """Ordered events with a position in (since, until], at most `limit`, of the given kinds or of all."""
     with pool.connection() as conn:
-        rows = conn.execute(
-            f"SELECT {_COLUMNS} FROM ordered_event WHERE position > %s AND project = %s AND (%s::text[] IS NULL OR kind = ANY (%s))"
-            " ORDER BY position LIMIT %s",
-            (since, project, kinds, kinds, limit),
-        ).fetchall()
-    return [recorded(row) for row in rows]
+        return [recorded(row) for row in conn.execute(*read_query(project, since, kinds=kinds, limit=limit, until=until))]
+
+
+def read_query(project: str, since: int, *, kinds: Sequence[str] | None = None, limit: int = 1000, until: int | None = None) -> Query:
+    """The statement behind `read`; `recorded` reads its rows."""
+    given = (since, 2**62 if until is None else until, project, None if kinds is None else list(kinds), limit)
+    return _READ, given
+
+
+def stream_query(ledger_id: str, node: int) -> Query:
+    """The statement behind `read_stream`; `recorded` reads its rows."""
+    return _READ_STREAM, (node, ledger_id)
 
 
 def read_all(pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] | None = None) -> Iterator[Recorded]:
@@ -101,11 +126,7 @@ def read_all(pool: Pool, project: str, since: int = 0, *, kinds: Sequence[str] |
 def read_stream(pool: Pool, ledger_id: str, project: str, stream: str) -> list[Recorded]:
     """All committed events of a stream by version, ordered or not (S4)."""
     with pool.connection() as conn:
-        rows = conn.execute(
-            f"SELECT {_COLUMNS} FROM recorded_event WHERE node_id = %s AND ledger_id = %s ORDER BY version",
-            (node_id(project, stream), ledger_id),
-        ).fetchall()
-    return [recorded(row) for row in rows]
+        return [recorded(row) for row in conn.execute(*stream_query(ledger_id, node_id(project, stream)))]
 
 
 def wait_ordered(pool: Pool, receipt: Receipt, *, timeout_s: float) -> list[int]:
@@ -114,19 +135,20 @@ def wait_ordered(pool: Pool, receipt: Receipt, *, timeout_s: float) -> list[int]
     Raises:
         WaitTimeout: not ordered in time; the events are durable all the same.
     """
-    wanted = [UUID(item.event_id) for item in receipt.events]
+    wanted = [item.event_id for item in receipt.events]
     deadline = time.monotonic() + timeout_s
     while True:
         step(pool)
         with pool.connection() as conn:
-            rows = conn.execute(
-                "SELECT k.event_id, o.position FROM event_key AS k JOIN event_order AS o USING (id) WHERE k.event_id = ANY (%s)", (wanted,)
-            ).fetchall()
-        positions = {row[0]: int(row[1]) for row in rows}
+            rows = conn.execute(POSITIONS, (Uuids(set(wanted)),)).fetchall()
+        positions = {str(row[0]): int(row[1]) for row in rows}
         if len(positions) == len(set(wanted)):
             return [positions[event_id] for event_id in wanted]
         if time.monotonic() > deadline:
-            raise WaitTimeout(
-                f"{len(set(wanted)) - len(positions)} of {len(set(wanted))} events not ordered within {timeout_s} s; all are durable"
-            )
+            raise WaitTimeout(not_ordered(len(set(wanted)) - len(positions), timeout_s))
         time.sleep(0.002)
+
+
+def not_ordered(count: int, timeout_s: float) -> str:
+    """What a wait that times out says of `count` events."""
+    return f"{count} events not ordered within {timeout_s} s; all are durable"

@@ -11,10 +11,8 @@ from ledger import canonical, ids
 from ledger.blobs import Pending
 from ledger.errors import InvalidEvent
 from ledger.events import EventBody
+from ledger.limits import LIMITS, Limits, check_event
 from ledger.proof import LeafFields, leaf_parts
-
-MAX_BODY_BYTES = 64 * 1024
-MAX_NAME_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -101,39 +99,47 @@ class Prepared(NamedTuple):
         return self.kind, self.schema_version, self.body
 
 
-def prepare(ledger_id: str, project: str, new: New) -> Prepared:
+def prepare(ledger_id: str, project: str, new: New, limits: Limits = LIMITS) -> Prepared:
     """The event in the form in which it is hashed and stored.
 
     Raises:
         InvalidEvent, CanonicalError: it does not fit its schema or its limits.
     """
     occurred, body = new.occurred_at, new.body
-    if occurred.tzinfo is None:
-        raise InvalidEvent(f"{body.kind}: occurred_at {occurred.isoformat()} has no time zone; allowed: aware times")
+    kind, stream, key = body.kind, body.stream(), body.key()
     if occurred.tzinfo is not UTC:
+        if occurred.tzinfo is None:
+            raise InvalidEvent(f"{kind}: occurred_at {occurred.isoformat()} has no time zone; allowed: aware times")
         occurred = occurred.astimezone(UTC)
-    stream, key = body.stream(), body.key()
-    for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", new.correlation_id or "-")):
-        if not 0 < len(value) <= MAX_NAME_LENGTH or not value.isprintable():
-            allowed = f"1 to {MAX_NAME_LENGTH}, printable"
-            raise InvalidEvent(f"{body.kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: {allowed}")
-    data = canonical.validated_bytes(body.__pydantic_serializer__.to_python(body, mode="json"))
-    if len(data) > MAX_BODY_BYTES:
-        raise InvalidEvent(f"{body.kind}: body of {len(data)} bytes; allowed: up to {MAX_BODY_BYTES}; put large content in a blob")
-    fields = LeafFields(
-        ledger_id=ledger_id, event_id=ids.event_id(ledger_id, project, stream, key), project=project, stream=stream, version=0,
-        kind=body.kind, schema_version=body.schema_version, canonicaliser=canonical.NAME, occurred_at=stamp(occurred),
-        actor_id=new.actor_id, correlation_id=new.correlation_id, causation_id=new.causation_id, key=key, body_hash=sha256(data).digest(),
+    _check_names(kind, stream, key, new, limits)
+    data = body.canonical_bytes()
+    event_id = ids.event_id(ledger_id, project, stream, key)
+    head, tail = leaf_parts(
+        LeafFields(
+            ledger_id, event_id, project, stream, 0, kind, body.schema_version, canonical.NAME, stamp(occurred), new.actor_id,
+            new.correlation_id, new.causation_id, key, sha256(data).digest(),
+        )
     )  # fmt: skip
-    head, tail = leaf_parts(fields)
-    edges = body.edges()
-    if len(edges) > 1:
-        edges = list(dict.fromkeys(edges))
+    stated = body.edges()
+    if len(set(stated)) != len(stated):
+        stated = list(dict.fromkeys(stated))
+    check_event(kind, len(data), len(stated), limits)
+    edges = tuple([NodeEdge(node(project, child), node(project, parent), relation, weight) for child, parent, relation, weight in stated])
     return Prepared(
-        new, stream, node(project, stream), key, fields.event_id, body.kind, body.schema_version, data, occurred, head, tail,
-        tuple(NodeEdge(node(project, edge.child), node(project, edge.parent), edge.relation, edge.weight) for edge in edges),
-        tuple({edge.child for edge in edges if edge.child != stream}), tuple({bytes.fromhex(ref.blob_id) for ref in body.blobs()}),
+        new, stream, node(project, stream), key, event_id, kind, body.schema_version, data, occurred, head, tail, edges,
+        tuple({edge.child for edge in stated if edge.child != stream}), tuple({bytes.fromhex(ref.blob_id) for ref in body.blobs()}),
     )  # fmt: skip
+
+
+def _check_names(kind: str, stream: str, key: str, new: New, limits: Limits) -> None:
+    correlation = new.correlation_id or "-"
+    shortest, longest = min(len(stream), len(key), len(new.actor_id)), max(len(stream), len(key), len(new.actor_id), len(correlation))
+    if shortest > 0 and longest <= limits.name_length and f"{stream}{key}{new.actor_id}{correlation}".isprintable():
+        return
+    for what, value in (("stream", stream), ("key", key), ("actor_id", new.actor_id), ("correlation_id", correlation)):
+        if not 0 < len(value) <= limits.name_length or not value.isprintable():
+            allowed = f"1 to {limits.name_length}, printable"
+            raise InvalidEvent(f"{kind}: {what} {value[:60]!r} has {len(value)} characters; allowed: {allowed}")
 
 
 def stamp(moment: datetime) -> str:

@@ -44,7 +44,8 @@ __all__ = [
     "rollouts", "unattributed_calls", "verdicts",
 ]  # fmt: skip
 
-NOUNS = ("reward", "rollout", "verdict", "review", "bundle", "group", "run", "model", "verifier", "world", "harness", "finding", "call")
+NOUNS = ("reward", "rollout", "verdict", "review", "bundle", "group", "run", "model", "verifier", "world", "harness", "finding", "batch",
+         "update", "recall", "call")  # fmt: skip
 _SPLIT_VERDICTS = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project AND v.rollout_id = r.rollout_id
   AND v.status = 'completed' AND v.role <> 'review' HAVING bool_or(v.passed) AND NOT bool_and(v.passed))"""
 _SETTLED = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project AND v.rollout_id = r.rollout_id AND v.role = 'review'
@@ -52,9 +53,13 @@ _SETTLED = """EXISTS (SELECT FROM verdict_view AS v WHERE v.project = r.project 
 
 
 def fresh(ledger: LedgerHandle) -> int:
-    """The position P up to which everything that was committed before the call is ordered, and now folded into every read model."""
+    """The position P up to which everything that was committed before the call is ordered, and now folded into every read model.
+
+    A login that may only read sees what a writer has folded.
+    """
     reached = ledger.barrier()
-    catch_up(ledger)
+    if ledger.rights.folds:
+        catch_up(ledger)
     return reached
 
 

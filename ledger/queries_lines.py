@@ -60,8 +60,8 @@ def verdict_lines(conn: Connection, project: str, rollout_ids: Sequence[str]) ->
         " v.role, v.status, v.passed, v.conditions, v.side_effect_count, v.position, v.verdict_id IS NOT DISTINCT FROM r.verdict_id"
         " FROM verdict_view AS v"
         " LEFT JOIN rollout_view AS r ON r.project = v.project AND r.rollout_id = v.rollout_id"
-        " LEFT JOIN LATERAL (SELECT convert_from(e.body, 'UTF8')::jsonb AS b FROM stream_head AS h JOIN event AS e USING (stream_id)"
-        "   WHERE h.node_id = node_of(v.project, 'verifier-' || v.verifier_id) AND e.kind = 'VerifierRegistered' ORDER BY e.id LIMIT 1)"
+        " LEFT JOIN LATERAL (SELECT convert_from(e.body, 'UTF8')::jsonb AS b FROM ordered_event AS e"
+        "   WHERE e.node_id = node_of(v.project, 'verifier-' || v.verifier_id) AND e.kind = 'VerifierRegistered' ORDER BY e.id LIMIT 1)"
         "   AS d ON true"
         " WHERE v.project = %s AND v.rollout_id = ANY (%s) ORDER BY v.position",
         (project, list(rollout_ids)),

@@ -1,6 +1,7 @@
 """All deployment settings, read from `TALLY_*` environment variables; nothing else configures a deployment."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -18,6 +19,12 @@ class Settings(BaseSettings):
         project: namespace of streams and keys within a ledger.
         actor: pseudonym that this process writes as.
         gateway_port, ui_port, dagster_port: loopback ports of the three services.
+        secrets: what happens to a blob with text that looks like a credential: off, refuse, or encrypt under a subject of its own.
+        secret_patterns_file: TOML with further patterns.
+        subject_kek_file: 64 hexadecimal digits, the key around the subjects' keys; None keeps those as they are.
+        statement_timeout_s: seconds that one statement may take; 0 for no limit.
+        seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
+        witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """
 
     model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True)
@@ -30,6 +37,22 @@ class Settings(BaseSettings):
     gateway_port: int = Field(default=8700, ge=0, le=65535)
     ui_port: int = Field(default=8501, ge=1, le=65535)
     dagster_port: int = Field(default=3000, ge=1, le=65535)
+    secrets: Literal["off", "refuse", "encrypt"] = "encrypt"
+    secret_patterns_file: Path | None = None
+    subject_kek_file: Path | None = None
+    statement_timeout_s: float = Field(default=600, ge=0, le=86400)
+    seal_key_file: Path | None = None
+    witness_file: Path | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the signing key."""
+        return self.seal_key_file or self.data_dir / "keys" / "seal.key"
+
+    @property
+    def witness(self) -> Path:
+        """The file of published checkpoints."""
+        return self.witness_file or self.data_dir / "checkpoints.txt"
 
     @field_validator("data_dir")
     @classmethod
@@ -45,3 +68,17 @@ class Settings(BaseSettings):
         if scheme.split("+")[0] not in ("postgresql", "postgres") or not rest:
             raise SettingsError(f"database URL starts with {scheme!r}; allowed: postgresql://user:password@host:port/database")
         return f"postgresql://{rest}"
+
+
+def public_settings(settings: Settings) -> dict[str, str | int | None]:
+    """The settings as plain values, passwords in URLs left out: safe to print and to keep."""
+    return {name: value if isinstance(value, int | None) else without_password(str(value)) for name, value in settings.model_dump().items()}
+
+
+def without_password(text: str) -> str:
+    """A URL without its password, and without what follows the path, which may hold one; other text as it is."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{place.partition('?')[0]}"

@@ -11,11 +11,11 @@ from ledger import blobs as blob_store
 from ledger import bulk, canonical
 from ledger.arrays import Bigints, Byteas, Floats, Ints, Texts, Times, Uuids
 from ledger.blobs import Pending
-from ledger.errors import IdempotencyConflict, InvalidEvent, TallyError, VersionConflict
-from ledger.prepared import MAX_BODY_BYTES, New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp
+from ledger.errors import IdempotencyConflict, InvalidEvent, RoleError, SubjectDestroyed, TallyError, VersionConflict
+from ledger.limits import LIMITS, Limits, check_append
+from ledger.prepared import New, Prepared, StagedTokens, children_of, heads_of, prepare, stamp
 
 __all__ = [
-    "MAX_BODY_BYTES",
     "Appended",
     "New",
     "Receipt",
@@ -34,7 +34,8 @@ INLINE_BLOB_BYTES = 256 * 1024
 """Larger blobs are stored by themselves before the events that name them."""
 Connection = psycopg.Connection[Any]
 _ERRORS: dict[str, type[TallyError]] = {
-    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent
+    "TY001": VersionConflict, "TY002": IdempotencyConflict, "TY003": InvalidEvent, "TY004": InvalidEvent, "TY005": InvalidEvent,
+    "TY006": SubjectDestroyed, "TY007": RoleError,
 }  # fmt: skip
 
 
@@ -97,14 +98,16 @@ def append(conn: Connection, ledger_id: str, project: str, events: Sequence[New]
     return many_statements(conn, ledger_id, project, batch)
 
 
-def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None) -> Batch:
+def prepare_all(
+    ledger_id: str, project: str, events: Sequence[New], expected: Mapping[str, int] | None = None, *, limits: Limits = LIMITS
+) -> Batch:
     """The events ready to be written, the same key twice made one.
 
     Raises:
-        InvalidEvent, CanonicalError: an event does not fit its schema or limits.
+        InvalidEvent, CanonicalError: an event does not fit its schema, or it or all of them together do not fit the limits.
         IdempotencyConflict: two of them have one key and other content.
     """
-    given = tuple(prepare(ledger_id, project, new) for new in events)
+    given = tuple(prepare(ledger_id, project, new, limits) for new in events)
     distinct: dict[str, Prepared] = {}
     for item in given:
         first = distinct.setdefault(item.event_id, item)
@@ -119,19 +122,35 @@ def prepare_all(ledger_id: str, project: str, events: Sequence[New], expected: M
             raise InvalidEvent(f"expected version given for stream {stream!r}, to which nothing is appended")
     blobs = {blob.ref.blob_id: blob for new in events for blob in new.blobs}
     ordered = [blobs[blob_id] for blob_id in sorted(blobs)]
+    check_append(given, ordered, limits)
     return Batch(
         given, tuple(distinct.values()), expected or {}, tuple(blob for blob in ordered if len(blob.data) <= INLINE_BLOB_BYTES),
         tuple(blob for blob in ordered if len(blob.data) > INLINE_BLOB_BYTES),
     )  # fmt: skip
 
 
-def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch) -> Receipt:
-    """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns."""
-    given = arguments(ledger_id, project, batch)
+def one_statement(conn: Connection, ledger_id: str, project: str, batch: Batch, *, reviews_only: bool = False) -> Receipt:
+    """Receipt for a small batch, written by one statement: outside a transaction it is durable when this returns.
+
+    Args:
+        conn, ledger_id, project, batch: what to write and where.
+        reviews_only: by the function that takes events of reviews alone, which a role without the right to write the log may call.
+    """
     try:
-        row = conn.execute(_statement(tuple(given)), tuple(given.values())).fetchone()
+        query = small_query(ledger_id, project, batch, reviews_only=reviews_only)
+        return small_receipt(batch, conn.execute(*query).fetchone())
     except psycopg.Error as error:
         raise known_error(error) from error
+
+
+def small_query(ledger_id: str, project: str, batch: Batch, *, reviews_only: bool = False) -> tuple[bytes, tuple[Any, ...]]:
+    """The one statement that writes a small batch; `small_receipt` reads its row."""
+    given = arguments(ledger_id, project, batch)
+    return _statement("append_reviews" if reviews_only else "append_events", tuple(given)), tuple(given.values())
+
+
+def small_receipt(batch: Batch, row: Sequence[Any] | None) -> Receipt:
+    """The receipt of a small batch from the row that `small_query` gives."""
     assert row is not None
     versions = zip(batch.distinct, row[0], row[1], strict=True)
     return _receipt(batch, {item.event_id: (version, created) for item, version, created in versions})
@@ -197,9 +216,9 @@ def arguments(ledger_id: str, project: str, batch: Batch) -> dict[str, Any]:
 
 
 @cache
-def _statement(names: tuple[str, ...]) -> bytes:
+def _statement(function: str, names: tuple[str, ...]) -> bytes:
     # As bytes, since the driver takes only literal text: the names are those above.
-    return f"SELECT out_versions, out_new FROM append_events({', '.join(f'{name} => %s' for name in names)})".encode()
+    return f"SELECT out_versions, out_new FROM {function}({', '.join(f'{name} => %s' for name in names)})".encode()
 
 
 def _receipt(batch: Batch, versions: Mapping[str, tuple[int, bool]]) -> Receipt:

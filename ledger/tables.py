@@ -4,7 +4,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Identity, Index, LargeBinary, SmallInteger, UniqueConstraint, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    Computed,
+    DateTime,
+    Identity,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    String,
+    UniqueConstraint,
+    text,
+)  # fmt: skip
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field, SQLModel
 
@@ -100,13 +113,39 @@ class EdgeRow(SQLModel, table=True):
     """Lineage: node `child` came from node `parent`, as event `id` states in its `n`-th edge; `weight` is a share of a loss."""
 
     __tablename__ = "edge"
-    __table_args__ = (Index("edge_parent", "parent"),)
+    __table_args__ = (
+        Index("edge_parent", "parent"),
+        Index("edge_event", "id", postgresql_using="brin", postgresql_with={"autosummarize": "on"}),
+    )
     child: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     n: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     parent: int = Field(sa_column=Column(BigInteger, nullable=False))
     relation: str
     weight: float | None
+
+
+class LineageSegment(SQLModel, table=True):
+    """The edges that events with positions in (since, upto] state, packed: a rebuildable cache of `edge` for counting what came of a node.
+
+    Nodes have numbers in order of segments; `nodes` holds the ids of those first seen here, int64, sorted, and the first of them has the
+    number `first_node`. `children` and `parents` hold a number for each edge, int32; `labels` the place in `label_names` of its noun of
+    the child and relation, uint8. `weighted` are the places of the edges that have a weight, int32, and `weights` what it is, float64.
+    All little-endian.
+    """
+
+    __tablename__ = "lineage_segment"
+    upto: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    since: int = Field(sa_column=Column(BigInteger, nullable=False))
+    first_node: int
+    edges: int
+    nodes: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    children: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    parents: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    labels: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    label_names: list[str] = Field(sa_column=Column(ARRAY(String), nullable=False))
+    weighted: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    weights: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class Tile(SQLModel, table=True):
@@ -144,6 +183,7 @@ class Blob(SQLModel, table=True):
     """Bytes kept outside event bodies, named by SHA-256(salt ‖ plaintext); `codec` says how the chunks hold them."""
 
     __tablename__ = "blob"
+    __table_args__ = (UniqueConstraint("blob_no", name="blob_number"),)
     blob_id: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
     blob_no: int = Field(sa_column=Column(BigInteger, nullable=False))
     subject_id: str
@@ -167,8 +207,8 @@ class BlobUse(SQLModel, table=True):
     """Which event refers to which blob; a blob without a row is an orphan."""
 
     __tablename__ = "blob_use"
-    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    blob_no: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
 
 
 class TokenLive(SQLModel, table=True):
@@ -225,21 +265,38 @@ class ProjectionCursor(SQLModel, table=True):
     shown: bool
 
 
+READ_MODEL = {"read_model": True}
+"""Marks a declaration that migrations leave alone: each generation of a read model has a table of this form (ledger/projections/)."""
+
+# The same as ledger.outcome.outcome_of.
+_OUTCOME = """CASE WHEN ended_by IS NULL THEN 'running'
+  WHEN superseded OR ended_by IN ('cancelled', 'engine_error') THEN 'aborted'
+  WHEN ended_by = 'world_error' THEN 'env_failed'
+  WHEN ended_by = 'harness_error' THEN 'harness_failed'
+  WHEN verdict_status = 'error' THEN 'verifier_failed'
+  WHEN passed IS NULL THEN 'unknown'
+  WHEN passed THEN 'succeeded'
+  WHEN ended_by = 'finished' THEN 'task_failed'
+  ELSE 'limit_ended' END"""
+
+
 class RolloutRow(SQLModel, table=True):
-    """Read model: one row a rollout, with its end, the verdict that counts and its outcome."""
+    """Read model: one row a rollout, with its end, the verdict that counts and its outcome; not shown before its start is known."""
 
     __tablename__ = "rollout_view"
-    __table_args__ = (Index("rollout_view_group", "project", "group_id", "slot"),)
+    __table_args__ = (Index("rollout_view_group", "project", "group_id", "slot"), {"info": READ_MODEL})
     project: str = Field(primary_key=True)
     rollout_id: str = Field(primary_key=True)
-    group_id: str
-    bundle_id: str
-    slot: int
-    attempt: int
-    rollout_kind: str
+    group_id: str | None
+    bundle_id: str | None
+    slot: int | None
+    attempt: int | None
+    rollout_kind: str | None
     participant: str | None
     model_version: str | None
-    started_position: int = Field(sa_column=Column(BigInteger, nullable=False))
+    started_event: UUID | None
+    started_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    ended_event: UUID | None
     ended_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
     ended_by: str | None
     boundary: str | None
@@ -250,17 +307,18 @@ class RolloutRow(SQLModel, table=True):
     sampled_tokens: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     verdict_id: str | None
     verdict_rank: int | None
+    verdict_ledger: str | None
     verdict_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
     verdict_status: str | None
     passed: bool | None
-    outcome: str
+    outcome: str | None = Field(default=None, sa_column=Column(String, Computed(_OUTCOME, persisted=True), nullable=True))
 
 
 class VerdictRow(SQLModel, table=True):
     """Read model: one row a verdict, a person's decision included."""
 
     __tablename__ = "verdict_view"
-    __table_args__ = (Index("verdict_view_rollout", "project", "rollout_id"),)
+    __table_args__ = (Index("verdict_view_rollout", "project", "rollout_id"), {"info": READ_MODEL})
     project: str = Field(primary_key=True)
     verdict_id: str = Field(primary_key=True)
     rollout_id: str
@@ -271,6 +329,7 @@ class VerdictRow(SQLModel, table=True):
     passed: bool | None
     conditions: Any = Field(sa_column=Column(JSONB, nullable=False))
     side_effect_count: int
+    event_id: UUID
     position: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
@@ -278,7 +337,7 @@ class RewardRow(SQLModel, table=True):
     """Read model: one row a reward."""
 
     __tablename__ = "reward_view"
-    __table_args__ = (Index("reward_view_rollout", "project", "rollout_id"),)
+    __table_args__ = (Index("reward_view_rollout", "project", "rollout_id"), {"info": READ_MODEL})
     project: str = Field(primary_key=True)
     reward_id: str = Field(primary_key=True)
     rollout_id: str
@@ -286,6 +345,7 @@ class RewardRow(SQLModel, table=True):
     value: float | None
     reason: str
     verdict_ids: Any = Field(sa_column=Column(JSONB, nullable=False))
+    event_id: UUID
     position: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
@@ -293,6 +353,7 @@ class BundleRow(SQLModel, table=True):
     """Read model: one row a bundle."""
 
     __tablename__ = "bundle_view"
+    __table_args__ = ({"info": READ_MODEL},)
     project: str = Field(primary_key=True)
     bundle_id: str = Field(primary_key=True)
     name: str
@@ -301,6 +362,7 @@ class BundleRow(SQLModel, table=True):
     proposer: str
     verifier_id: str
     harness_id: str
+    event_id: UUID
     position: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
@@ -308,6 +370,7 @@ class GroupRow(SQLModel, table=True):
     """Read model: one row a group, so that coverage can be counted against what was expected."""
 
     __tablename__ = "group_view"
+    __table_args__ = ({"info": READ_MODEL},)
     project: str = Field(primary_key=True)
     group_id: str = Field(primary_key=True)
     bundle_id: str
@@ -317,6 +380,7 @@ class GroupRow(SQLModel, table=True):
     round: int
     policy: str
     rollout_kind: str
+    event_id: UUID
     position: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
@@ -324,7 +388,7 @@ class CallRow(SQLModel, table=True):
     """Read model: one row a model call; `status` is null while only the intent is there, `model` where the intent is missing."""
 
     __tablename__ = "call_view"
-    __table_args__ = (Index("call_view_rollout", "project", "rollout_id", "index"),)
+    __table_args__ = (Index("call_view_rollout", "project", "rollout_id", "index"), {"info": READ_MODEL})
     project: str = Field(primary_key=True)
     call_id: str = Field(primary_key=True)
     rollout_id: str | None
@@ -340,13 +404,16 @@ class CallRow(SQLModel, table=True):
     prompt_tokens: int | None
     sampled_tokens: int | None
     logprobs_mode: str | None
+    dispatched_event: UUID | None
     dispatched_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    called_event: UUID | None
     called_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
 
 
-READ_MODELS: tuple[type[SQLModel], ...] = (RolloutRow, VerdictRow, RewardRow, BundleRow, GroupRow, CallRow)
+METADATA = SQLModel.metadata
 APPEND_ONLY: tuple[str, ...] = (
     "ledger", "node", "event", "event_key", "event_order", "order_step", "edge", "blob", "blob_chunk", "blob_use", "tree_tile",
     "checkpoint", "token_pack"
 )  # fmt: skip
 PARTITIONED: tuple[str, ...] = ("event", "event_order", "blob_chunk", "token_pack")
+READ_MODELS: tuple[str, ...] = tuple(name for name, table in SQLModel.metadata.tables.items() if table.info.get("read_model"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -60,6 +61,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str |
     for row in rows:
         made.add_row(*(value if isinstance(value, Text) else cell(value) for value in row))
     return made
+
+
+def bar() -> Progress:
+    """A progress bar on standard error that vanishes at the end; silent when that is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console(error=True),
+        transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
 
 
 def print_json(value: Any) -> None:

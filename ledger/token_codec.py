@@ -1,38 +1,27 @@
-"""Whose the token bytes in the database are, and the one place where they pass on their way in and out. Reads the database."""
+"""The one place where token bytes pass on their way into the database and out: encrypted where their subject has a key. Pure."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
-
-import psycopg
-
-from ledger.blobs import PUBLIC
+from ledger import subjects
+from ledger.errors import BlobError, TokenError
+from ledger.subjects import ENCRYPTED, RAW, Subject
 
 
-@dataclass(frozen=True)
-class TokenSubject:
-    """A subject by id with the salt of its commitments, which is None once it was destroyed."""
+def encode(subject: Subject, kind: str, ident: bytes, plain: bytes) -> bytes:
+    """The bytes to store for `plain`, which is a column of `token_live` or a pack as `kind` says, of the row that `ident` names.
 
-    subject_id: str
-    salt: bytes | None = field(repr=False)
-
-
-def load(conn: psycopg.Connection[Any], subject_ids: Iterable[str]) -> dict[str, TokenSubject]:
-    """Those of the subjects that exist, the destroyed among them, by id; the public one always does."""
-    wanted = set(subject_ids)
-    found = {PUBLIC: TokenSubject(PUBLIC, b"")} if PUBLIC in wanted else {}
-    private = sorted(wanted - {PUBLIC})
-    if private:
-        rows = conn.execute("SELECT subject_id, salt FROM subject WHERE subject_id = ANY (%s)", (private,)).fetchall()
-        found |= {str(name): TokenSubject(str(name), None if salt is None else bytes(salt)) for name, salt in rows}
-    return found
+    Raises:
+        SubjectDestroyed: the subject was shredded.
+    """
+    return subjects.encode(subject, f"token {kind}", ident, plain, compress=False)[1]
 
 
-def encode(subject: TokenSubject, kind: str, ident: bytes, plain: bytes) -> bytes:
-    """The bytes to store for `plain`, which is a column of `token_live` or a pack as `kind` says, of the row that `ident` names."""
-    return plain
+def decode(subject: Subject, kind: str, ident: bytes, stored: bytes) -> bytes:
+    """What `encode` was given for the same subject, kind and ident.
 
-
-def decode(subject: TokenSubject, kind: str, ident: bytes, stored: bytes) -> bytes:
-    """What `encode` was given for the same subject, kind and ident."""
-    return stored
+    Raises:
+        TokenError: the bytes are not what was encoded.
+    """
+    codec = RAW if subject.key is None else ENCRYPTED
+    try:
+        return subjects.decode(subject, f"token {kind}", ident, codec, stored)
+    except BlobError as error:
+        raise TokenError(str(error)) from error

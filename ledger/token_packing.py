@@ -10,9 +10,9 @@ from ledger import token_codec
 from ledger.arrays import Uuids, uuid_bytes
 from ledger.errors import TokenError
 from ledger.ledger import LedgerHandle
-from ledger.token_codec import TokenSubject
+from ledger.subjects import Subject
 from ledger.token_pack import pack, unpack
-from ledger.token_rows import LiveRow, StoredStream, plain_rows, stored_streams
+from ledger.token_rows import PACK, LiveRow, StoredStream, plain_rows, stored_streams
 from ledger.token_sequences import reconstruct
 
 ATTEMPTS = 4
@@ -105,21 +105,21 @@ class _Pack:
     data: bytes
 
 
-def _packs(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Iterator[_Pack]:
+def _packs(stored: StoredStream, subjects: Mapping[str, Subject]) -> Iterator[_Pack]:
     """A pack for the staged rows of each subject, after what it holds has been put together again and checked against the events."""
     plain = plain_rows(stored, subjects)
     for _, fault in plain.faults:
         raise TokenError(fault)
     for subject_id in sorted(plain.staged):
         live = [row for row in stored.live if row.subject_id == subject_id]
-        rows, salt = plain.rows(subject_id), subjects[subject_id].salt or b""
+        rows, salt = plain.rows(subject_id), subjects[subject_id].salt
         staged = {row.event_id for row in live}
         said = {row.event_id: stored.said[row.event_id] for row in rows if row.event_id in stored.said}
         calls = reconstruct(rows, said, salt).calls
         earlier = [row for row in rows if row.event_id not in staged]
         data = pack([calls[row.event_id] for row in live], earlier=[calls[row.event_id] for row in earlier])
         reconstruct([*earlier, *unpack(data).rows()] if earlier else unpack(data), said, salt)
-        yield _Pack(subject_id, live, token_codec.encode(subjects[subject_id], "pack", stored.stream_id.to_bytes(8, "big"), data))
+        yield _Pack(subject_id, live, token_codec.encode(subjects[subject_id], "pack", PACK, data))
 
 
 def _send(ledger: LedgerHandle, stream_id: int, pack: _Pack) -> Packed:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ledger import blobs
 from ledger.errors import BlobError, TokenError
+from ledger.subjects import Subject
 from ledger.token_calls import IDS, LOGPROBS, CallCommitments, Commitment, TokenCall, TokenRow
-from ledger.token_codec import TokenSubject
 from ledger.token_columns import TokenColumns
 from ledger.token_rows import Fault, PlainRows, StoredStream, plain_rows, stored_streams
 from ledger.token_salvage import salvage
@@ -76,10 +76,14 @@ def read_tokens(conn: Connection, stream_ids: Sequence[int]) -> dict[str, TokenC
     return calls
 
 
-def examine_tokens(conn: Connection, stream_ids: Sequence[int]) -> Tokens:
-    """The arrays of every model call of these streams as far as they match, and all that does not fit, which is no error here."""
+def examine_tokens(conn: Connection, stream_ids: Sequence[int], *, ordered: bool = False) -> Tokens:
+    """The arrays of every model call of these streams as far as they match, and all that does not fit, which is no error here.
+
+    Args:
+        conn, stream_ids, ordered: as for `ledger.token_rows.stored_streams`.
+    """
     found = Tokens()
-    streams, subjects = stored_streams(conn, stream_ids)
+    streams, subjects = stored_streams(conn, stream_ids, ordered=ordered)
     for stored in streams:
         plain = plain_rows(stored, subjects)
         found.faults.extend(plain.faults)
@@ -124,7 +128,7 @@ def streams_of(conn: Connection, event_ids: Sequence[str]) -> list[int]:
 
 
 def _parts(
-    stored: StoredStream, plain: PlainRows, subjects: Mapping[str, TokenSubject]
+    stored: StoredStream, plain: PlainRows, subjects: Mapping[str, Subject]
 ) -> Iterator[tuple[TokenColumns | list[TokenRow], dict[str, CallCommitments], bytes]]:
     """Rows, commitments and salt of each subject of a stream; a commitment that no row goes with is in the last part."""
     apart = plain.shredded | stored.in_blobs
@@ -132,9 +136,9 @@ def _parts(
     names = plain.subjects()
     for subject_id in names[:-1]:
         said = {event_id: wanted.pop(event_id) for event_id in plain.event_ids(subject_id) if event_id in wanted}
-        yield plain.columns(subject_id), said, subjects[subject_id].salt or b""
+        yield plain.columns(subject_id), said, subjects[subject_id].salt
     if names:
-        yield plain.columns(names[-1]), wanted, subjects[names[-1]].salt or b""
+        yield plain.columns(names[-1]), wanted, subjects[names[-1]].salt
     elif wanted:
         yield [], wanted, b""
 

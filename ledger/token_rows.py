@@ -9,11 +9,12 @@ import orjson
 import psycopg
 from numpy.typing import NDArray
 
+from ledger import subjects as subjects_of
 from ledger import token_codec
 from ledger.arrays import uuid_bytes
 from ledger.errors import TokenError
+from ledger.subjects import Subject
 from ledger.token_calls import IDS, LOGPROBS, CallCommitments, Commitment, TokenRow
-from ledger.token_codec import TokenSubject
 from ledger.token_columns import TokenColumns
 from ledger.token_pack import unpack
 from ledger.upcast import STEPS
@@ -31,8 +32,10 @@ SELECT 1, stream_id, subject_id, event_id::text, parent::text, shared, prompt, s
   FROM token_live WHERE stream_id = ANY (%(streams)s)
 UNION ALL
 SELECT 2, stream_id, NULL, event_id::text, NULL, schema_version, body, NULL, NULL
-  FROM event WHERE stream_id = ANY (%(streams)s) AND kind = 'ModelCalled'"""
+  FROM {events} WHERE stream_id = ANY (%(streams)s) AND kind = 'ModelCalled'"""
 _PACK, _LIVE = 0, 1
+PACK = b""
+"""What binds a pack's ciphertext: nothing local, so that it can be carried to another ledger; its calls name themselves."""
 _ARRAYS = ("prompt_ids", "sampled_ids", "logprobs")
 
 
@@ -97,11 +100,17 @@ class PlainRows:
         return packed + [row.event_id for row in self.staged.get(subject_id, ())]
 
 
-def stored_streams(conn: Connection, stream_ids: Sequence[int]) -> tuple[list[StoredStream], dict[str, TokenSubject]]:
-    """What the database holds of these streams, in their order, and the subjects that it belongs to."""
+def stored_streams(conn: Connection, stream_ids: Sequence[int], *, ordered: bool = False) -> tuple[list[StoredStream], dict[str, Subject]]:
+    """What the database holds of these streams, in their order, and the subjects that it belongs to.
+
+    Args:
+        conn: any connection.
+        stream_ids: of the streams.
+        ordered: read events through the ordered view, for who may not read their table.
+    """
     streams = {stream_id: StoredStream(stream_id) for stream_id in stream_ids}
     with conn.cursor(binary=True) as cursor:
-        cursor.execute(_STORED, {"streams": list(streams)})
+        cursor.execute(_STORED.format(events="ordered_event" if ordered else "event").encode(), {"streams": list(streams)})
         for source, stream_id, subject_id, event_id, parent, number, *columns in cursor:
             stream = streams[stream_id]
             if source == _PACK:
@@ -112,10 +121,10 @@ def stored_streams(conn: Connection, stream_ids: Sequence[int]) -> tuple[list[St
                 _note(stream, event_id, number, columns[0])
     found = list(streams.values())
     named = {pack[0] for stream in found for pack in stream.packs} | {row.subject_id for stream in found for row in stream.live}
-    return found, token_codec.load(conn, named)
+    return found, subjects_of.load(conn, named)
 
 
-def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> PlainRows:
+def plain_rows(stored: StoredStream, subjects: Mapping[str, Subject]) -> PlainRows:
     """The stored rows of a stream, its packs unpacked.
 
     A destroyed subject's pack does not say which calls it holds: those that commit to tokens and are nowhere else are taken to be in it.
@@ -125,10 +134,10 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
     for subject_id, calls, data in stored.packs:
         try:
             subject = _subject(subjects, subject_id)
-            if subject.salt is None:
+            if subject.destroyed_at is not None:
                 hidden = True
                 continue
-            pack = unpack(token_codec.decode(subject, "pack", stored.stream_id.to_bytes(8, "big"), data))
+            pack = unpack(token_codec.decode(subject, "pack", PACK, data))
             if pack.calls != calls:
                 raise TokenError(f"token pack holds {pack.calls} calls; the table says {calls}")
             found.packs.setdefault(subject_id, []).append(pack)
@@ -137,7 +146,7 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
     for live in stored.live:
         try:
             subject = _subject(subjects, live.subject_id)
-            if subject.salt is None:
+            if subject.destroyed_at is not None:
                 found.shredded.add(live.event_id)
             else:
                 found.staged.setdefault(live.subject_id, []).append(plain_row(subject, live))
@@ -149,7 +158,7 @@ def plain_rows(stored: StoredStream, subjects: Mapping[str, TokenSubject]) -> Pl
     return found
 
 
-def plain_row(subject: TokenSubject, live: LiveRow) -> TokenRow:
+def plain_row(subject: Subject, live: LiveRow) -> TokenRow:
     """A staged row with its arrays.
 
     Raises:
@@ -158,14 +167,22 @@ def plain_row(subject: TokenSubject, live: LiveRow) -> TokenRow:
     ident = uuid_bytes(live.event_id)
     arrays: list[NDArray[Any] | None] = []
     for name, data, entry in (("prompt", live.prompt, IDS), ("sampled", live.sampled, IDS), ("logprobs", live.logprobs, LOGPROBS)):
-        plain = None if data is None else token_codec.decode(subject, name, ident, data)
+        plain = None if data is None else _opened(subject, name, ident, data)
         if plain is not None and len(plain) % entry.itemsize:
             raise TokenError(f"call {live.event_id}: staged {name} has {len(plain)} bytes; allowed: a multiple of {entry.itemsize}")
         arrays.append(None if plain is None else np.frombuffer(plain, entry))
     return TokenRow(live.event_id, live.parent, live.shared, *arrays)
 
 
-def _subject(subjects: Mapping[str, TokenSubject], subject_id: str) -> TokenSubject:
+def _opened(subject: Subject, name: str, ident: bytes, data: bytes) -> bytes:
+    try:
+        return token_codec.decode(subject, name, ident, data)
+    except TokenError:
+        # What cannot be decrypted matches no commitment; the other columns of the row are still worth reading.
+        return b""
+
+
+def _subject(subjects: Mapping[str, Subject], subject_id: str) -> Subject:
     if subject_id not in subjects:
         raise TokenError(f"tokens belong to subject {subject_id!r}, which is not in this ledger")
     return subjects[subject_id]
@@ -175,7 +192,7 @@ def _note(stream: StoredStream, event_id: str, schema_version: int, body: bytes)
     try:
         value = orjson.loads(body)
         if schema_version == 1:
-            value = STEPS["ModelCalled", 1](value)
+            value = STEPS["ModelCalled", 1].python(value)
         told = [None if (array := value.get(name)) is None else Commitment(array["commitment"], array["count"]) for name in _ARRAYS]
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         stream.faults.append((event_id, f"call {event_id}: its event does not say what it commits to: {type(error).__name__} {error}"))

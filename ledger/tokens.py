@@ -11,8 +11,8 @@ from ledger.arrays import uuid_bytes
 from ledger.errors import InvalidEvent, TokenError
 from ledger.events.model_call import TokenArray
 from ledger.prepared import StagedTokens
+from ledger.subjects import Subject
 from ledger.token_calls import IDS, LOGPROBS
-from ledger.token_codec import TokenSubject
 from ledger.token_link import Link
 
 _ENTRY_BYTES = 4
@@ -29,7 +29,7 @@ class CapturedTokens:
 
 
 def captured(
-    arrays: tuple[bytes | None, bytes | None, bytes | None], *, event_id: str, subject: TokenSubject, link: Link | None = None
+    arrays: tuple[bytes | None, bytes | None, bytes | None], *, event_id: str, subject: Subject, link: Link | None = None
 ) -> CapturedTokens:
     """What the event of a model call says of its arrays, and their bytes for the same append.
 
@@ -84,9 +84,9 @@ def logprob_bytes(logprobs: Sequence[float]) -> bytes:
     return array.astype(LOGPROBS).tobytes()
 
 
-def _stated(subject: TokenSubject, data: bytes | None) -> TokenArray | None:
+def _stated(subject: Subject, data: bytes | None) -> TokenArray | None:
     if data is None:
         return None
-    if subject.salt is None:
+    if subject.destroyed_at is not None:
         raise TokenError(f"the salt of subject {subject.subject_id!r} was destroyed; allowed: another subject")
     return TokenArray(count=len(data) // _ENTRY_BYTES, commitment=hashlib.sha256(subject.salt + data).hexdigest())

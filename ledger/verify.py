@@ -1,188 +1,126 @@
-"""Verification of a whole ledger: whatever is stored twice or hashed is derived again and compared. Reads the database; orders first."""
+"""Verification of a ledger: whatever is stored twice, hashed or signed is derived again and compared. Reads the database; orders first."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
-from ledger import blobs
-from ledger.canonical import canonical_bytes, parse
-from ledger.errors import BlobError, CanonicalError, UnknownEventKind
-from ledger.events import EventBody, ModelCalled
-from ledger.ids import node_id
+from ledger import verify_read_models, verify_tokens
 from ledger.ledger import LedgerHandle
-from ledger.lineage_checks import arrays, event_fault
-from ledger.order import Recorded, recorded
-from ledger.token_reading import check_streams
+from ledger.lineage_tokens import arrays
+from ledger.proof import VerifierKey
+from ledger.verify_blobs import BlobPass
+from ledger.verify_events import EventPass
+from ledger.verify_heads import DATABASE, Head, judge, read_heads
+from ledger.verify_report import Fault, Problem, Report
 from ledger.verify_tables import TABLE_CHECKS
+from ledger.verify_tree import TreePass
+
+__all__ = ["Problem", "Report", "examine", "verify"]
 
 Connection = psycopg.Connection[Any]
 Progress = Callable[[int, int], None]
-BATCH = 1000
-BLOB_BATCH = 64
-_COLUMNS = ", ".join("body" if column.name == "body_bytes" else column.name for column in fields(Recorded))
+Notes = Sequence[tuple[str, str]]
+"""Checkpoint notes, each with the place where it was found."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Something that does not fit: in which event, or which row, and why. `position` is None for what is in no ordered event."""
-
-    position: int | None
-    subject: str
-    fault: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was verified, and what did not fit, the earliest event first."""
-
-    events: int
-    position: int
-    blobs: int
-    token_arrays: int
-    problems: tuple[Problem, ...]
-
-    @property
-    def intact(self) -> bool:
-        """Whether everything fits."""
-        return not self.problems
-
-
-def verify(ledger: LedgerHandle, *, progress: Progress = lambda done, total: None) -> Report:
+def verify(
+    ledger: LedgerHandle,
+    *,
+    outside: Notes = (),
+    key: VerifierKey | None = None,
+    fast: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> Report:
     """The report on all projects of a ledger, as of one moment.
 
     Args:
         ledger: to verify.
-        progress: called with events and blobs done so far, and how many there are.
+        outside: notes that were kept where nobody who can change the database could change them.
+        key: the public key that must have signed every checkpoint; None leaves signatures unchecked.
+        fast: leave out the content of blobs and tokens.
+        progress: called with rows done so far, and how many there are.
     """
     ledger.barrier()
     with ledger.connection() as conn:
-        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        return examine(conn, progress=progress)
+        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        return examine(conn, outside=outside, key=key, fast=fast, progress=progress)
 
 
-def examine(conn: Connection, *, progress: Progress = lambda done, total: None) -> Report:
-    """The report on what the transaction of this connection sees.
+def examine(
+    conn: Connection,
+    *,
+    outside: Notes = (),
+    key: VerifierKey | None = None,
+    fast: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> Report:
+    """The report on what the transaction of this connection sees; as for `verify`.
 
     Args:
         conn: in a transaction whose reads all see one moment.
-        progress: as for `verify`.
     """
     counts = conn.execute(
-        "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM blob), (SELECT coalesce(max(position), 0) FROM event_order)"
+        "SELECT (SELECT count(*) FROM event), (SELECT count(*) FROM event_order), (SELECT count(*) FROM blob),"
+        " (SELECT max(ledger_id) FROM ledger)"
     ).fetchone()
-    events, stored, position = (0, 0, 0) if counts is None else map(int, counts)
-    problems: list[Problem] = []
-    token_arrays: list[str] = []
-    for done, batch in _batches(conn):
-        problems += _check_events(conn, batch, token_arrays)
-        progress(done, events + stored)
-    for done, broken in _check_blobs(conn):
-        problems += broken
-        progress(events + done, events + stored)
-    for subject, statement in TABLE_CHECKS:
-        problems += [Problem(row[0], f"{subject} {row[1]}", str(row[2])) for row in conn.execute(statement)]
-    for found in check_streams(conn):
-        subject = f"tokens of stream {found.stream_id}" if found.event_id is None else f"tokens of event {found.event_id}"
-        problems.append(Problem(found.position, subject, found.fault))
+    events, ordered, stored, ledger_id = (0, 0, 0, "") if counts is None else counts
+    total = events + ordered + (0 if fast else stored)
+    inside, problems = _inside(conn, key)
+    kept, more = read_heads(outside, key)
+    heads = [*inside, *kept]
+    event_pass = EventPass(conn, str(ledger_id))
+    token_arrays = 0
+    for done in event_pass.chunks():
+        token_arrays += sum(len(arrays(body)) for _, _, body in event_pass.calls)
+        progress(done, total)
+    position_of = _positions(conn, event_pass.forks)
+    forks = {position_of[ident]: fork for ident, fork in event_pass.forks.items() if ident in position_of}
+    sizes = [head.head.size for head in heads] + [fork.common_size for fork in forks.values()]
+    tree = TreePass(conn, max((head.head.size for head in inside), default=0), sizes)
+    for done in tree.chunks():
+        progress(events + done, total)
+    judged = judge(heads, tree.roots, tree.size, forks)
+    blob_pass = BlobPass(conn)
+    for done in () if fast else blob_pass.chunks():
+        progress(events + ordered + done, total)
+    faults = [*event_pass.faults, *_table_faults(conn), *blob_pass.faults]
+    problems += [*more, *tree.problems, *judged.problems, *_placed(conn, faults), *verify_read_models.check(conn)]
+    problems += () if fast else verify_tokens.check(conn)
     problems.sort(key=lambda problem: (problem.position is None, problem.position or 0))
-    return Report(events, position, stored, len(token_arrays), tuple(problems))
+    return Report(
+        events, tree.size, stored, blob_pass.shredded, token_arrays, tree.tiles, len(inside), len(kept), judged.agreed, judged.forks,
+        judged.lost, key is not None, ("blobs", "tokens") if fast else (), tuple(problems),
+    )  # fmt: skip
 
 
-def _batches(conn: Connection) -> Iterator[tuple[int, list[Recorded]]]:
-    done = 0
-    with conn.cursor(name="verify_events") as cursor:
-        cursor.execute(f"SELECT {_COLUMNS} FROM recorded_event ORDER BY position NULLS LAST, id")
-        while rows := cursor.fetchmany(BATCH):
-            done += len(rows)
-            yield done, [recorded(row) for row in rows]
+def _inside(conn: Connection, key: VerifierKey | None) -> tuple[list[Head], list[Problem]]:
+    """The checkpoints in the database, and those rows that say other than their note."""
+    rows = conn.execute("SELECT note, origin, size, root FROM checkpoint ORDER BY size, origin").fetchall()
+    heads, problems = read_heads([(DATABASE, str(row[0])) for row in rows], key)
+    said = {(head.head.origin, head.head.size, head.head.root) for head in heads}
+    problems += [
+        Problem(
+            int(row[2]), f"checkpoint of {row[2]} events", f"its row names {row[1]} and root {bytes(row[3]).hex()}; its note says otherwise"
+        )
+        for row in rows
+        if (str(row[1]), int(row[2]), bytes(row[3])) not in said
+    ]
+    return heads, problems
 
 
-def _check_events(conn: Connection, batch: Sequence[Recorded], token_arrays: list[str]) -> Iterator[Problem]:
-    ids = [UUID(event.event_id) for event in batch]
-    edges: dict[str, list[tuple[int, int, str, float | None]]] = {}
-    for event_id, *edge in conn.execute(
-        "SELECT e.event_id, x.child, x.parent, x.relation, x.weight FROM event_key AS e JOIN edge AS x USING (id)"
-        " WHERE e.event_id = ANY (%s) ORDER BY x.n",
-        (ids,),
-    ):
-        edges.setdefault(str(event_id), []).append((edge[0], edge[1], edge[2], edge[3]))
-    uses: dict[str, set[str]] = {}
-    for event_id, blob_id in conn.execute(
-        "SELECT k.event_id, b.blob_id FROM event_key AS k JOIN blob_use AS u USING (id) JOIN blob AS b USING (blob_no)"
-        " WHERE k.event_id = ANY (%s)",
-        (ids,),
-    ):
-        uses.setdefault(str(event_id), set()).add(bytes(blob_id).hex())
-    for event in batch:
-        subject = f"event {event.event_id} ({event.kind} in {event.stream})"
-        try:
-            body = event.body
-            faults = [*_event_faults(event, body)]
-        except (UnknownEventKind, CanonicalError) as error:
-            yield Problem(event.position, subject, event_fault(event) or f"it cannot be read: {error}")
-            continue
-        wanted = [
-            (node_id(event.project, edge.child), node_id(event.project, edge.parent), edge.relation, edge.weight)
-            for edge in dict.fromkeys(body.edges())
-        ]
-        if edges.get(event.event_id, []) != wanted:
-            faults.append("its edges are not what it states")
-        if _used_blobs(event, body) != uses.get(event.event_id, set()):
-            faults.append("the blobs it is noted to use are not those that it names")
-        if isinstance(body, ModelCalled):
-            token_arrays.extend(arrays(body))
-        yield from (Problem(event.position, subject, fault) for fault in faults)
+def _table_faults(conn: Connection) -> Iterable[Fault]:
+    for subject, statement in TABLE_CHECKS:
+        for row in conn.execute(statement):
+            yield Fault(None if row[0] is None else int(row[0]), f"{subject} {row[1]}", str(row[2]))
 
 
-def _event_faults(event: Recorded, body: EventBody) -> Iterator[str]:
-    fault = event_fault(event)
-    if fault is not None:
-        yield fault
-    if canonical_bytes(parse(event.body_bytes)) != event.body_bytes:
-        yield "its body is not in canonical form"
-    if (body.stream(), body.key()) != (event.stream, event.key):
-        yield f"its body belongs to stream {body.stream()!r} under key {body.key()!r}, not to {event.stream!r} under {event.key!r}"
+def _placed(conn: Connection, faults: Sequence[Fault]) -> list[Problem]:
+    position_of = _positions(conn, {fault.id for fault in faults if fault.id is not None})
+    return [Problem(None if fault.id is None else position_of.get(fault.id), fault.subject, fault.fault) for fault in faults]
 
 
-def _check_blobs(conn: Connection) -> Iterator[tuple[int, list[Problem]]]:
-    done = 0
-    with conn.cursor(name="verify_blobs") as cursor:
-        cursor.execute("SELECT blob_id FROM blob ORDER BY blob_id")
-        while rows := cursor.fetchmany(BLOB_BATCH):
-            problems: list[Problem] = []
-            for blob_id in [bytes(row[0]).hex() for row in rows]:
-                try:
-                    blobs.read(conn, blob_id)
-                except BlobError as error:
-                    problems.append(Problem(_first_use(conn, blob_id), f"blob {blob_id}", str(error)))
-            done += len(rows)
-            yield done, problems
-
-
-def _used_blobs(event: Recorded, body: EventBody) -> set[str]:
-    """The blobs that an event names: in the body of its own time, since a later schema may keep elsewhere what was a blob."""
-    if event.schema_version == body.schema_version:
-        return {ref.blob_id for ref in body.blobs()}
-    return set(_blob_ids(parse(event.body_bytes)))
-
-
-def _blob_ids(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if value.keys() == {"blob_id", "size", "media"}:
-            yield value["blob_id"]
-        for item in value.values():
-            yield from _blob_ids(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _blob_ids(item)
-
-
-def _first_use(conn: Connection, blob_id: str) -> int | None:
-    row = conn.execute(
-        "SELECT min(o.position) FROM blob AS b JOIN blob_use AS u USING (blob_no) JOIN event_order AS o USING (id) WHERE b.blob_id = %s",
-        (bytes.fromhex(blob_id),),
-    ).fetchone()
-    return None if row is None or row[0] is None else int(row[0])
+def _positions(conn: Connection, idents: Iterable[int]) -> dict[int, int]:
+    """Internal id to position, of those that have one."""
+    rows = conn.execute("SELECT id, min(position) FROM event_order WHERE id = ANY (%s) GROUP BY id", (list(idents),)).fetchall()
+    return {int(row[0]): int(row[1]) for row in rows}

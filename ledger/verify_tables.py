@@ -1,23 +1,27 @@
-"""Checks of what the tables say about each other: each statement returns position or null, what, and fault for a row that does not fit."""
-
-_POSITION = "(SELECT o.position FROM event_order AS o WHERE o.id = e.id)"
+"""Checks of what the tables say about each other: each statement returns event id or null, what, and fault for a row that does not fit."""
 
 TABLE_CHECKS: tuple[tuple[str, str], ...] = (
     (
         "stream",
-        f"""SELECT {_POSITION}, n.name, 'version ' || e.version || ' follows ' || coalesce(e.before::text, 'nothing')
-        FROM (SELECT id, stream_id, version, lag(version) OVER (PARTITION BY stream_id ORDER BY version) AS before FROM event) AS e
+        """SELECT (SELECT min(v.id) FROM event AS v WHERE v.stream_id = e.stream_id AND v.version = e.version), n.name,
+          'version ' || e.version || ' follows ' || coalesce(e.before::text, 'nothing')
+        FROM (SELECT stream_id, version, lag(version) OVER (PARTITION BY stream_id ORDER BY version) AS before FROM event) AS e
           LEFT JOIN stream_head AS h USING (stream_id) LEFT JOIN node AS n USING (node_id)
         WHERE e.version <> coalesce(e.before, 0) + 1""",
     ),
     (
         "stream head",
-        """SELECT NULL::bigint, coalesce(n.name, e.stream_id::text), 'the head is at version ' || coalesce(h.version::text, 'none')
+        """SELECT NULL::bigint, coalesce(n.name, stream_id::text), 'the head is at version ' || coalesce(h.version::text, 'none')
           || ', the newest event at ' || coalesce(e.version::text, 'none')
-        FROM (SELECT * FROM stream_head WHERE version > 0) AS h
+        FROM (SELECT * FROM stream_head WHERE version <> 0) AS h
         FULL JOIN (SELECT stream_id, max(version) AS version FROM event GROUP BY 1) AS e USING (stream_id)
           LEFT JOIN node AS n USING (node_id)
         WHERE h.version IS DISTINCT FROM e.version""",
+    ),
+    (
+        "stream head",
+        """SELECT NULL::bigint, h.stream_id, 'it belongs to ledger ' || h.ledger_id
+        FROM stream_head AS h WHERE h.ledger_id <> (SELECT ledger_id FROM ledger)""",
     ),
     (
         "node",
@@ -25,8 +29,20 @@ TABLE_CHECKS: tuple[tuple[str, str], ...] = (
         FROM node AS n WHERE n.node_id <> node_of(n.project, n.name)""",
     ),
     (
+        "node",
+        """SELECT NULL::bigint, x.node_id, 'a stream or an edge starts at it, and it has no name'
+        FROM (SELECT node_id FROM stream_head UNION SELECT child FROM edge) AS x (node_id)
+        WHERE NOT EXISTS (SELECT FROM node AS n WHERE n.node_id = x.node_id)""",
+    ),
+    (
+        "node",
+        """SELECT NULL::bigint, n.name, 'no stream and no edge starts at it'
+        FROM node AS n WHERE NOT EXISTS (SELECT FROM stream_head AS h WHERE h.node_id = n.node_id)
+          AND NOT EXISTS (SELECT FROM edge AS x WHERE x.child = n.node_id)""",
+    ),
+    (
         "key of event",
-        f"""SELECT {_POSITION}, e.event_id, 'its idempotency key is missing or says something else'
+        """SELECT e.id, e.event_id, 'its idempotency key is missing or says something else'
         FROM event AS e LEFT JOIN event_key AS k USING (event_id) WHERE k.id IS DISTINCT FROM e.id""",
     ),
     (
@@ -35,42 +51,33 @@ TABLE_CHECKS: tuple[tuple[str, str], ...] = (
         FROM event_key AS k WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = k.id)""",
     ),
     (
-        "position",
-        """SELECT position, position, 'it follows ' || coalesce(before::text, 'nothing')
-        FROM (SELECT position, lag(position) OVER (ORDER BY position) AS before FROM event_order) AS o
-        WHERE position <> coalesce(before, 0) + 1""",
-    ),
-    (
-        "position",
-        """SELECT o.position, o.position, 'its event is not here'
-        FROM event_order AS o WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = o.id)""",
-    ),
-    (
         "event",
-        """SELECT NULL::bigint, e.event_id, 'the ordering step has passed it over'
+        """SELECT e.id, e.event_id, 'the ordering step has passed it over'
         FROM event AS e, (SELECT high, holes FROM order_step ORDER BY step DESC LIMIT 1) AS s
         WHERE e.id <= s.high AND e.id <> ALL (s.holes) AND NOT EXISTS (SELECT FROM event_order AS o WHERE o.id = e.id)""",
     ),
     (
-        "ordering step",
-        """SELECT NULL::bigint, s.step, 'it says that ' || s.position || ' events are ordered; there are ' || n.ordered
-        FROM (SELECT step, position FROM order_step ORDER BY step DESC LIMIT 1) AS s, (SELECT count(*) AS ordered FROM event_order) AS n
-        WHERE s.position <> n.ordered""",
+        "event",
+        """SELECT o.id, o.id, 'it has several positions, from ' || min(o.position) || ' to ' || max(o.position)
+        FROM event_order AS o GROUP BY o.id HAVING count(*) > 1""",
     ),
     (
         "event",
-        """SELECT NULL::bigint, h.stream_id, 'it belongs to ledger ' || h.ledger_id
-        FROM stream_head AS h WHERE h.ledger_id <> (SELECT ledger_id FROM ledger)""",
-    ),
-    (
-        "edge",
-        """SELECT NULL::bigint, x.child || ' ' || x.relation || ' ' || x.parent, 'the event that states it is not here'
-        FROM edge AS x WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = x.id)""",
+        """SELECT e.id, e.event_id, 'its id is one that was never given out'
+        FROM event AS e WHERE e.id > (SELECT last_value FROM event_id_seq) OR e.id < 1""",
     ),
     (
         "blob",
-        f"""SELECT {_POSITION}, u.blob_no, 'an event uses it, and it is not here'
-        FROM blob_use AS u LEFT JOIN event AS e USING (id)
-        WHERE e.id IS NULL OR NOT EXISTS (SELECT FROM blob AS b WHERE b.blob_no = u.blob_no)""",
+        """SELECT u.id, u.blob_no, 'an event uses it, and one of the two is not here'
+        FROM blob_use AS u WHERE NOT EXISTS (SELECT FROM event AS e WHERE e.id = u.id)
+          OR NOT EXISTS (SELECT FROM blob AS b WHERE b.blob_no = u.blob_no)""",
+    ),
+    (
+        "blob",
+        """SELECT (SELECT min(u.id) FROM blob_use AS u WHERE u.blob_no = coalesce(b.blob_no, c.blob_no)), coalesce(b.blob_no, c.blob_no),
+          'it has ' || coalesce(c.chunks, 0) || ' chunks up to number ' || coalesce(c.last, -1) || '; needed: ' || coalesce(b.chunks, 0)
+        FROM blob AS b FULL JOIN
+          (SELECT blob_no, count(*) AS chunks, max(chunk) AS last, min(chunk) AS first FROM blob_chunk GROUP BY 1) AS c USING (blob_no)
+        WHERE b.chunks IS DISTINCT FROM c.chunks OR c.last <> c.chunks - 1 OR c.first <> 0""",
     ),
 )

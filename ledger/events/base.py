@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ledger.canonical import validated_bytes
+
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$")]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -65,6 +67,14 @@ class EventBody(Fields):
         """The idempotency key within the stream."""
         raise LookupError(f"{self.kind} does not name its key")
 
+    def canonical_bytes(self) -> bytes:
+        """The body in canonical form: what is hashed and stored.
+
+        Raises:
+            CanonicalError: it has none.
+        """
+        return validated_bytes(self.__pydantic_serializer__.to_python(self, mode="json"), integers=_has_integers(type(self)))
+
     def edges(self) -> list[Edge]:
         """Lineage that the event states."""
         return []
@@ -86,6 +96,11 @@ def _blobs_in(value: Any) -> Iterator[BlobRef]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _blobs_in(item)
+
+
+@cache
+def _has_integers(cls: type[BaseModel]) -> bool:
+    return "'integer'" in str(cls.model_json_schema())
 
 
 @cache
@@ -114,3 +129,34 @@ class LedgerCreated(EventBody):
     def key(self) -> str:
         """One a ledger."""
         return "created"
+
+
+class LogForked(EventBody):
+    """The log goes on under a new name, because the database no longer holds what its last checkpoints covered.
+
+    Attributes:
+        fork: number of the fork, from 1.
+        origin: name of the log from here on.
+        previous_origin: name that the log had.
+        common_size: number of events in the newest published checkpoint that the database still agrees with; 0 for none.
+        common_root: its root.
+        lost_size: number of events in the largest published checkpoint of the previous name, which it does not agree with.
+        lost_root: its root.
+    """
+
+    ledger_id: Identifier
+    fork: int = Field(ge=1)
+    origin: Name
+    previous_origin: Name
+    common_size: int = Field(ge=0)
+    common_root: Digest
+    lost_size: int = Field(ge=1)
+    lost_root: Digest
+
+    def stream(self) -> str:
+        """`ledger-<id>`."""
+        return f"ledger-{self.ledger_id}"
+
+    def key(self) -> str:
+        """One a fork."""
+        return f"fork-{self.fork}"

@@ -1,49 +1,102 @@
 """Read models folded from the ordered log, one file each; rows and cursor commit together. Writes the read models and their cursors."""
 
-import hashlib
 import time
-from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import psycopg
+from psycopg.errors import LockNotAvailable
 
 from ledger import order
 from ledger.errors import UnknownId, WaitTimeout
 from ledger.ledger import LedgerHandle
-from ledger.projections import bundles, calls, groups, rewards, rollouts, verdicts
+from ledger.projections import generations
+from ledger.projections.generations import Generation, source_digest
 from ledger.projections.read_model import ReadModel, Row, Rows, folded
+from ledger.projections.registry import MODELS
 
-__all__ = ["MODELS", "ReadModel", "Row", "Rows", "catch_up", "folded", "positions", "rebuild", "source_digest", "wait_projected"]
+__all__ = [
+    "MODELS",
+    "ReadModel",
+    "Rebuilt",
+    "Row",
+    "Rows",
+    "catch_up",
+    "folded",
+    "positions",
+    "rebuild",
+    "source_digest",
+    "wait_projected",
+]
 
-_MODULES: tuple[ModuleType, ...] = (bundles, groups, rollouts, calls, verdicts, rewards)
-MODELS: dict[str, ReadModel] = {model.NAME: model for model in (cast(ReadModel, module) for module in _MODULES)}
-BATCH = 5000
-_SOURCES = {cast(ReadModel, module).NAME: Path(str(module.__file__)) for module in _MODULES}
+BATCH = 50_000
+SWAP_WAIT_S = 30.0
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild has done.
+
+    Attributes:
+        positions: name to the position that the view shows.
+        dropped: tables of old generations that were dropped.
+        left: tables of old generations that readers still hold; the next rebuild drops them.
+    """
+
+    positions: dict[str, int]
+    dropped: int
+    left: int
 
 
 def catch_up(ledger: LedgerHandle, name: str | None = None, *, batch: int = BATCH) -> dict[str, int]:
     """Name to position of one read model or of all, each folded up to the highest position at the time it was looked at.
 
-    A read model whose source has changed since it was folded is folded again from the start; readers see the old rows until that is done.
+    A read model whose source has changed is folded again from the start into a new generation; readers see the old rows until that has
+    caught up.
 
     Args:
         ledger: where to fold; all of its projects are.
         name: of the read model; None for all.
-        batch: positions folded in one transaction.
+        batch: most positions folded in one transaction.
     Raises:
         UnknownId: no read model of that name.
+        UnknownEventKind: an event is of a later release.
+        WaitTimeout: a reader did not let go of a view that had to be replaced.
     """
-    return {model.NAME: _catch_up(ledger, model, batch) for model in _chosen(name)}
+    models = _chosen([] if name is None else [name])
+    goal = order.high(ledger.pool)
+    while True:
+        with ledger.connection() as conn:
+            shown = [g for g in generations.found(conn, models) if g.shown and g.current]
+            stale = [model for model in models if all(g.model is not model for g in shown)]
+            if any(g.position < goal for g in shown):
+                # Those that another process has replaced meanwhile are gone, and looked for again.
+                held = generations.locked(conn, shown)
+                shown = generations.advance(conn, held, goal, batch) if held else []
+        if stale:
+            _renew(ledger, stale, batch, again=False)
+        elif len(shown) == len(models) and all(g.position >= goal for g in shown):
+            return {g.model.NAME: g.position for g in shown}
 
 
-def rebuild(ledger: LedgerHandle, name: str | None = None, *, batch: int = BATCH) -> dict[str, int]:
-    """Name to position of one read model or of all, folded again from the start in one transaction each.
+def rebuild(ledger: LedgerHandle, *names: str, batch: int = BATCH, progress: Progress | None = None) -> Rebuilt:
+    """The read models of these names, or all, folded again from the start beside the ones that readers see, then shown all at once.
 
+    A rebuild that was broken off goes on where it was.
+
+    Args:
+        ledger: where to fold.
+        names: of read models.
+        batch: most positions folded in one transaction.
+        progress: called with the positions done and the positions there are.
     Raises:
         UnknownId: no read model of that name.
+        UnknownEventKind: an event is of a later release.
+        WaitTimeout: a reader did not let go of a view; the new rows are kept, and the next rebuild shows them.
     """
-    return {model.NAME: _rebuild(ledger, model, batch) for model in _chosen(name)}
+    dropped, left = _renew(ledger, _chosen(names), batch, again=True, progress=progress)
+    at = positions(ledger)
+    return Rebuilt({model.NAME: at[model.NAME] for model in _chosen(names)}, dropped, left)
 
 
 def wait_projected(ledger: LedgerHandle, name: str, position: int, timeout_s: float = 10.0) -> int:
@@ -65,70 +118,73 @@ def wait_projected(ledger: LedgerHandle, name: str, position: int, timeout_s: fl
 
 
 def positions(ledger: LedgerHandle) -> dict[str, int]:
-    """Name to position of every read model, 0 where it was never folded."""
+    """Name to the position that readers of the read model see, 0 where it was never folded."""
     with ledger.connection() as conn:
-        rows = conn.execute("SELECT name, position FROM projection_cursor").fetchall()
-    known = {str(name): int(position) for name, position in rows}
+        known = {g.model.NAME: g.position for g in generations.found(conn, MODELS.values()) if g.shown}
     return {name: known.get(name, 0) for name in MODELS}
 
 
-def source_digest(model: ReadModel) -> str:
-    """Hex SHA-256 over the file and the SQL of a read model: what the cursor keeps to notice a change."""
-    source = _SOURCES[model.NAME].read_bytes()
-    return hashlib.sha256(b"\x00".join([source, *(statement.encode() for statement in model.SQL)])).hexdigest()
+def _chosen(names: Sequence[str]) -> list[ReadModel]:
+    for name in names:
+        if name not in MODELS:
+            raise UnknownId(f"no read model {name!r}; there are {', '.join(MODELS)}")
+    return [model for name, model in MODELS.items() if not names or name in names]
 
 
-def _chosen(name: str | None) -> list[ReadModel]:
-    if name is None:
-        return list(MODELS.values())
-    if name not in MODELS:
-        raise UnknownId(f"no read model {name!r}; there are {', '.join(MODELS)}")
-    return [MODELS[name]]
+def _renew(
+    ledger: LedgerHandle, models: Sequence[ReadModel], batch: int, *, again: bool, progress: Progress | None = None
+) -> tuple[int, int]:
+    """How many tables of old generations were dropped and left, after new ones have taken the place of those that were shown.
 
-
-def _catch_up(ledger: LedgerHandle, model: ReadModel, batch: int) -> int:
-    goal = order.high(ledger.pool)
+    Args:
+        again: also where this release's source has folded what is shown.
+    """
+    dropped, _ = _sweep(ledger)
     with ledger.connection() as conn:
-        at = _locked_cursor(conn, model)
-        if at is not None:
-            at = _advance(conn, model, at, min(at + batch, goal))
-    if at is None:
-        return _rebuild(ledger, model, batch)
-    while at < goal:
+        building = generations.begin(conn, models, again=again)
+    behind = True
+    while behind:
+        goal = order.high(ledger.pool)
         with ledger.connection() as conn:
-            here = _locked_cursor(conn, model)
-            at = goal if here is None else _advance(conn, model, here, min(here + batch, goal))
-    return at
-
-
-def _rebuild(ledger: LedgerHandle, model: ReadModel, batch: int) -> int:
-    goal = order.high(ledger.pool)
+            held = generations.locked(conn, building)
+            # Another process may have shown them meanwhile, or something newer in their place.
+            under_way = [g for g in held if not g.shown]
+            if under_way:
+                under_way = generations.advance(conn, under_way, goal, batch)
+        reached = min((g.position for g in under_way), default=goal)
+        behind = reached < goal
+        if progress is not None:
+            progress(reached, goal)
     with ledger.connection() as conn:
-        at = _locked_cursor(conn, model)
-        conn.execute(f"DELETE FROM {model.TABLE}")
-        conn.execute("UPDATE projection_cursor SET position = 0, source_digest = %s WHERE name = %s", (source_digest(model), model.NAME))
-        goal, at = max(goal, at or 0), 0
-        while at < goal:
-            at = _advance(conn, model, at, min(at + batch, goal))
-    return goal
+        generations.index(conn, building)
+    _swap(ledger, building, batch)
+    after, left = _sweep(ledger)
+    return dropped + after, left
 
 
-def _locked_cursor(conn: psycopg.Connection[Any], model: ReadModel) -> int | None:
-    """Position of the cursor, locked until the transaction ends; None when another source folded it."""
-    digest = source_digest(model)
-    conn.execute(
-        "INSERT INTO projection_cursor (name, source_digest, position, shown) SELECT %s, %s, 0, true"
-        " WHERE NOT EXISTS (SELECT FROM projection_cursor WHERE name = %s)",
-        (model.NAME, digest, model.NAME),
-    )
-    row = conn.execute("SELECT position, source_digest FROM projection_cursor WHERE name = %s FOR UPDATE", (model.NAME,)).fetchone()
-    return None if row is None or row[1] != digest else int(row[0])
+def _swap(ledger: LedgerHandle, building: Sequence[Generation], batch: int) -> None:
+    deadline, pause = time.monotonic() + SWAP_WAIT_S, 0.02
+    while True:
+        try:
+            with ledger.connection() as conn:
+                generations.show(conn, building, order.high(ledger.pool), batch)
+            return
+        except LockNotAvailable as error:
+            if time.monotonic() > deadline:
+                views = ", ".join(generation.model.VIEW for generation in building)
+                raise WaitTimeout(f"readers have held {views} for {SWAP_WAIT_S} s; they go on seeing the old rows") from error
+        # The pauses grow, so that readers who queued behind an attempt get through before the next one.
+        time.sleep(pause)
+        pause = min(pause * 2, 1.0)
 
 
-def _advance(conn: psycopg.Connection[Any], model: ReadModel, low: int, high: int) -> int:
-    if high <= low:
-        return low
-    for statement in model.SQL:
-        conn.execute(statement, {"low": low, "high": high})
-    conn.execute("UPDATE projection_cursor SET position = %s WHERE name = %s", (high, model.NAME))
-    return high
+def _sweep(ledger: LedgerHandle) -> tuple[int, int]:
+    """How many tables of generations that are over were dropped, and how many readers still hold."""
+    models = list(MODELS.values())
+    with ledger.connection() as conn:
+        tables = generations.leftovers(conn, models)
+    done = 0
+    for table in tables:
+        with ledger.connection() as conn:
+            done += generations.drop_leftover(conn, models, table)
+    return done, len(tables) - done

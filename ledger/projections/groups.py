@@ -1,33 +1,23 @@
-"""Read model: groups as dispatched, against which coverage is counted."""
+"""Read model: groups as dispatched, against which coverage is counted. Pure."""
 
 from ledger.events import GroupDispatched
 from ledger.order import Recorded
-from ledger.projections.read_model import Row, Rows, bodies
+from ledger.projections.read_model import Row, Rows, first_stated, state_first
 
 NAME = "groups"
-TABLE = "group_view"
+VIEW = "group_view"
 KINDS: tuple[str, ...] = ("GroupDispatched",)
-SQL: tuple[str, ...] = (
-    f"""WITH {bodies(*KINDS)}
-INSERT INTO group_view (project, group_id, bundle_id, size, experiment_id, run_id, round, policy, rollout_kind, position)
-SELECT project, b->>'group_id', b->>'bundle_id', (b->>'size')::int, b->>'experiment_id', b->>'run_id', (b->>'round')::int,
-       b->>'policy', b->>'rollout_kind', position
-FROM e ORDER BY position ON CONFLICT DO NOTHING""",
-)
+SHOWN = "true"
+_COLUMNS = ("group_id", "bundle_id", "size", "experiment_id", "run_id", "round", "policy", "rollout_kind")
+_NUMBERS = {name: f"(b->>'{name}')::int" for name in ("size", "round")}
+SQL = first_stated(KINDS, "group_id", {name: f"b->>'{name}'" for name in _COLUMNS} | _NUMBERS)
 
 
 def fold(rows: Rows, event: Recorded) -> None:
     """Add the group that the event dispatches."""
     body = event.body
     assert isinstance(body, GroupDispatched)
-    rows.setdefault(
-        (event.project, body.group_id),
-        {
-            "project": event.project, "group_id": body.group_id, "bundle_id": body.bundle_id, "size": body.size,
-            "experiment_id": body.experiment_id, "run_id": body.run_id, "round": body.round, "policy": body.policy,
-            "rollout_kind": body.rollout_kind, "position": event.position,
-        },
-    )  # fmt: skip
+    state_first(rows, event, "group_id", {name: getattr(body, name) for name in _COLUMNS})
 
 
 def complete(row: Row) -> bool:

@@ -1,25 +1,21 @@
-"""Read model: verdicts as given, with people's decisions beside them."""
+"""Read model: verdicts as given, with people's decisions beside them. Pure."""
 
 from ledger.events import ReviewDecided, VerdictGiven
 from ledger.order import Recorded
-from ledger.projections.read_model import Row, Rows, bodies
+from ledger.projections.read_model import Row, Rows, first_stated, state_first
 
 NAME = "verdicts"
-TABLE = "verdict_view"
+VIEW = "verdict_view"
 KINDS: tuple[str, ...] = ("VerdictGiven", "ReviewDecided")
-SQL: tuple[str, ...] = (
-    f"""WITH {bodies(*KINDS)}
-INSERT INTO verdict_view (project, verdict_id, rollout_id, verifier_id, verifier_kind, role, status, passed, conditions,
-                          side_effect_count, position)
-SELECT project, b->>'verdict_id', b->>'rollout_id', b->>'verifier_id', b->>'verifier_kind', b->>'role', b->>'status',
-       (b->>'passed')::boolean, b->'conditions', (b->>'side_effect_count')::int, position
-FROM e WHERE kind = 'VerdictGiven'
-UNION ALL
-SELECT project, b->>'review_id', b->>'rollout_id', NULL, 'human', 'review', 'completed',
-       CASE b->>'decision' WHEN 'passed' THEN true WHEN 'failed' THEN false END, '[]'::jsonb, 0, position
-FROM e WHERE kind = 'ReviewDecided'
-ORDER BY position ON CONFLICT DO NOTHING""",
-)
+SHOWN = "true"
+# A review lacks the fields that a verdict alone has.
+SQL = first_stated(KINDS, "verdict_id", {
+    "verdict_id": "coalesce(b->>'verdict_id', b->>'review_id')", "rollout_id": "b->>'rollout_id'", "verifier_id": "b->>'verifier_id'",
+    "verifier_kind": "coalesce(b->>'verifier_kind', 'human')", "role": "coalesce(b->>'role', 'review')",
+    "status": "coalesce(b->>'status', 'completed')",
+    "passed": "CASE b->>'decision' WHEN 'passed' THEN true WHEN 'failed' THEN false ELSE (b->>'passed')::boolean END",
+    "conditions": "coalesce(b->'conditions', '[]')", "side_effect_count": "coalesce((b->>'side_effect_count')::int, 0)",
+})  # fmt: skip
 
 
 def fold(rows: Rows, event: Recorded) -> None:
@@ -39,7 +35,7 @@ def fold(rows: Rows, event: Recorded) -> None:
             "status": "completed", "passed": {"passed": True, "failed": False, "unclear": None}[body.decision], "conditions": [],
             "side_effect_count": 0,
         }  # fmt: skip
-    rows.setdefault((event.project, row["verdict_id"]), {"project": event.project, **row, "position": event.position})
+    state_first(rows, event, "verdict_id", row)
 
 
 def complete(row: Row) -> bool:

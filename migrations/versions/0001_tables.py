@@ -1,10 +1,9 @@
-"""All tables of the log and of the read models."""
+"""All tables of the log, and the cursors of its readers."""
 
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision: str = "0001"
 down_revision: str | None = None
@@ -31,6 +30,7 @@ def upgrade() -> None:
         sa.Column("codec", sa.SmallInteger(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("blob_id"),
+        sa.UniqueConstraint("blob_no", name="blob_number"),
     )
     op.create_table(
         "blob_chunk",
@@ -42,45 +42,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "blob_use",
-        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.PrimaryKeyConstraint("blob_no", "id"),
+        sa.Column("blob_no", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("id", "blob_no"),
     )
-    op.create_table(
-        "bundle_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("bundle_id", sa.String(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("world", sa.String(), nullable=False),
-        sa.Column("split", sa.String(), nullable=False),
-        sa.Column("proposer", sa.String(), nullable=False),
-        sa.Column("verifier_id", sa.String(), nullable=False),
-        sa.Column("harness_id", sa.String(), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "bundle_id"),
-    )
-    op.create_table(
-        "call_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("call_id", sa.String(), nullable=False),
-        sa.Column("rollout_id", sa.String(), nullable=True),
-        sa.Column("index", sa.Integer(), nullable=False),
-        sa.Column("participant", sa.String(), nullable=False),
-        sa.Column("role", sa.String(), nullable=False),
-        sa.Column("model", sa.String(), nullable=True),
-        sa.Column("request_digest", sa.String(), nullable=True),
-        sa.Column("retry_of", sa.String(), nullable=True),
-        sa.Column("status", sa.String(), nullable=True),
-        sa.Column("error_source", sa.String(), nullable=True),
-        sa.Column("finish_reason", sa.String(), nullable=True),
-        sa.Column("prompt_tokens", sa.Integer(), nullable=True),
-        sa.Column("sampled_tokens", sa.Integer(), nullable=True),
-        sa.Column("logprobs_mode", sa.String(), nullable=True),
-        sa.Column("dispatched_position", sa.BigInteger(), nullable=True),
-        sa.Column("called_position", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("project", "call_id"),
-    )
-    op.create_index("call_view_rollout", "call_view", ["project", "rollout_id", "index"], unique=False)
     op.create_table(
         "checkpoint",
         sa.Column("origin", sa.String(), nullable=False),
@@ -107,6 +72,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("child", "id", "n"),
     )
     op.create_index("edge_parent", "edge", ["parent"], unique=False)
+    op.create_index("edge_event", "edge", ["id"], unique=False, postgresql_using="brin", postgresql_with={"autosummarize": "on"})
     op.create_table(
         "event",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -143,24 +109,25 @@ def upgrade() -> None:
     )
     op.create_index("event_order_event", "event_order", ["id"], unique=False)
     op.create_table(
-        "group_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("group_id", sa.String(), nullable=False),
-        sa.Column("bundle_id", sa.String(), nullable=False),
-        sa.Column("size", sa.Integer(), nullable=False),
-        sa.Column("experiment_id", sa.String(), nullable=False),
-        sa.Column("run_id", sa.String(), nullable=False),
-        sa.Column("round", sa.Integer(), nullable=False),
-        sa.Column("policy", sa.String(), nullable=False),
-        sa.Column("rollout_kind", sa.String(), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "group_id"),
-    )
-    op.create_table(
         "ledger",
         sa.Column("ledger_id", sa.String(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False),
         sa.PrimaryKeyConstraint("ledger_id"),
+    )
+    op.create_table(
+        "lineage_segment",
+        sa.Column("upto", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("first_node", sa.Integer(), nullable=False),
+        sa.Column("edges", sa.Integer(), nullable=False),
+        sa.Column("nodes", sa.LargeBinary(), nullable=False),
+        sa.Column("children", sa.LargeBinary(), nullable=False),
+        sa.Column("parents", sa.LargeBinary(), nullable=False),
+        sa.Column("labels", sa.LargeBinary(), nullable=False),
+        sa.Column("label_names", sa.ARRAY(sa.String()), nullable=False),
+        sa.Column("weighted", sa.LargeBinary(), nullable=False),
+        sa.Column("weights", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("upto"),
     )
     op.create_table(
         "node",
@@ -188,48 +155,6 @@ def upgrade() -> None:
         sa.Column("shown", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("name", "source_digest"),
     )
-    op.create_table(
-        "reward_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("reward_id", sa.String(), nullable=False),
-        sa.Column("rollout_id", sa.String(), nullable=False),
-        sa.Column("rule", sa.String(), nullable=False),
-        sa.Column("value", sa.Float(), nullable=True),
-        sa.Column("reason", sa.String(), nullable=False),
-        sa.Column("verdict_ids", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "reward_id"),
-    )
-    op.create_index("reward_view_rollout", "reward_view", ["project", "rollout_id"], unique=False)
-    op.create_table(
-        "rollout_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("rollout_id", sa.String(), nullable=False),
-        sa.Column("group_id", sa.String(), nullable=False),
-        sa.Column("bundle_id", sa.String(), nullable=False),
-        sa.Column("slot", sa.Integer(), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("rollout_kind", sa.String(), nullable=False),
-        sa.Column("participant", sa.String(), nullable=True),
-        sa.Column("model_version", sa.String(), nullable=True),
-        sa.Column("started_position", sa.BigInteger(), nullable=False),
-        sa.Column("ended_position", sa.BigInteger(), nullable=True),
-        sa.Column("ended_by", sa.String(), nullable=True),
-        sa.Column("boundary", sa.String(), nullable=True),
-        sa.Column("reason", sa.String(), nullable=True),
-        sa.Column("superseded", sa.Boolean(), nullable=False),
-        sa.Column("model_calls", sa.Integer(), nullable=False),
-        sa.Column("tool_calls", sa.Integer(), nullable=False),
-        sa.Column("sampled_tokens", sa.BigInteger(), nullable=False),
-        sa.Column("verdict_id", sa.String(), nullable=True),
-        sa.Column("verdict_rank", sa.Integer(), nullable=True),
-        sa.Column("verdict_position", sa.BigInteger(), nullable=True),
-        sa.Column("verdict_status", sa.String(), nullable=True),
-        sa.Column("passed", sa.Boolean(), nullable=True),
-        sa.Column("outcome", sa.String(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "rollout_id"),
-    )
-    op.create_index("rollout_view_group", "rollout_view", ["project", "group_id", "slot"], unique=False)
     op.create_table(
         "stream_head",
         sa.Column("stream_id", sa.BigInteger(), sa.Identity(always=True, cache=1), nullable=False),
@@ -279,28 +204,10 @@ def upgrade() -> None:
         sa.Column("hashes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("level", "index"),
     )
-    op.create_table(
-        "verdict_view",
-        sa.Column("project", sa.String(), nullable=False),
-        sa.Column("verdict_id", sa.String(), nullable=False),
-        sa.Column("rollout_id", sa.String(), nullable=False),
-        sa.Column("verifier_id", sa.String(), nullable=True),
-        sa.Column("verifier_kind", sa.String(), nullable=False),
-        sa.Column("role", sa.String(), nullable=False),
-        sa.Column("status", sa.String(), nullable=False),
-        sa.Column("passed", sa.Boolean(), nullable=True),
-        sa.Column("conditions", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("side_effect_count", sa.Integer(), nullable=False),
-        sa.Column("position", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("project", "verdict_id"),
-    )
-    op.create_index("verdict_view_rollout", "verdict_view", ["project", "rollout_id"], unique=False)
 
 
 def downgrade() -> None:
     """Undo this revision."""
-    op.drop_index("verdict_view_rollout", table_name="verdict_view")
-    op.drop_table("verdict_view")
     op.drop_table("tree_tile")
     op.drop_index("token_pack_stream", table_name="token_pack")
     op.drop_table("token_pack")
@@ -308,27 +215,21 @@ def downgrade() -> None:
     op.drop_table("token_live")
     op.drop_table("subject")
     op.drop_table("stream_head")
-    op.drop_index("rollout_view_group", table_name="rollout_view")
-    op.drop_table("rollout_view")
-    op.drop_index("reward_view_rollout", table_name="reward_view")
-    op.drop_table("reward_view")
     op.drop_table("projection_cursor")
     op.drop_table("order_step")
     op.drop_table("node")
+    op.drop_table("lineage_segment")
     op.drop_table("ledger")
-    op.drop_table("group_view")
     op.drop_index("event_order_event", table_name="event_order")
     op.drop_table("event_order")
     op.drop_table("event_key")
     op.drop_index("event_stream", table_name="event")
     op.drop_table("event")
+    op.drop_index("edge_event", table_name="edge")
     op.drop_index("edge_parent", table_name="edge")
     op.drop_table("edge")
     op.drop_table("consumer_cursor")
     op.drop_table("checkpoint")
-    op.drop_index("call_view_rollout", table_name="call_view")
-    op.drop_table("call_view")
-    op.drop_table("bundle_view")
     op.drop_table("blob_use")
     op.drop_table("blob_chunk")
     op.drop_table("blob")

@@ -9,32 +9,44 @@ down_revision: str | None = "0002"
 branch_labels: Any = None
 depends_on: Any = None
 
-# Nodes come sorted, so two appends never wait for each other in a circle. Locking a head takes the transaction id, before any event id.
+# Nodes come sorted, and missing heads are made before present ones are locked, so appends never wait for each other in a circle. Both take
+# the transaction id, before any event id. One stream, the usual case, needs none of that care and gets plain statements.
 LOCK_HEADS = """
 CREATE FUNCTION lock_heads(of_ledger text, of_project text, names text[], nodes bigint[], OUT stream_ids bigint[], OUT versions int[])
 LANGUAGE plpgsql AS $$
 DECLARE
-  found_id bigint; found_version int; same boolean;
+  taken text;
 BEGIN
-  FOR i IN 1 .. cardinality(nodes) LOOP
-    SELECT h.stream_id, h.version, n.project = of_project AND n.name = names[i] INTO found_id, found_version, same
-      FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE OF h;
+  IF cardinality(nodes) = 1 THEN
+    SELECT ARRAY[h.stream_id], ARRAY[h.version], CASE WHEN (n.project, n.name) <> (of_project, names[1]) THEN n.name END
+      INTO stream_ids, versions, taken
+      FROM stream_head AS h JOIN node AS n USING (node_id) WHERE h.node_id = nodes[1] AND h.ledger_id = of_ledger FOR UPDATE OF h;
     IF NOT FOUND THEN
-      PERFORM add_node(of_project, names[i], nodes[i]);
-      same := true;
-      INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[i], of_ledger, 0)
-        ON CONFLICT (node_id, ledger_id) DO NOTHING RETURNING stream_id, 0 INTO found_id, found_version;
+      PERFORM add_node(of_project, names[1], nodes[1]);
+      INSERT INTO stream_head (node_id, ledger_id, version) VALUES (nodes[1], of_ledger, 0)
+        ON CONFLICT (node_id, ledger_id) DO NOTHING RETURNING ARRAY[stream_id], ARRAY[0] INTO stream_ids, versions;
       IF NOT FOUND THEN
-        SELECT h.stream_id, h.version INTO found_id, found_version FROM stream_head AS h
-          WHERE h.node_id = nodes[i] AND h.ledger_id = of_ledger FOR UPDATE;
+        SELECT ARRAY[h.stream_id], ARRAY[h.version] INTO stream_ids, versions FROM stream_head AS h
+          WHERE h.node_id = nodes[1] AND h.ledger_id = of_ledger FOR UPDATE;
       END IF;
     END IF;
-    IF NOT same THEN
-      RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(names[i]) USING ERRCODE = 'TY003';
-    END IF;
-    stream_ids[i] := found_id;
-    versions[i] := found_version;
-  END LOOP;
+  ELSE
+    INSERT INTO node (node_id, project, name)
+      SELECT u.node_id, of_project, u.name FROM unnest(nodes, names) WITH ORDINALITY AS u (node_id, name, place)
+      WHERE NOT EXISTS (SELECT FROM node AS n WHERE n.node_id = u.node_id) ORDER BY u.place ON CONFLICT DO NOTHING;
+    INSERT INTO stream_head (node_id, ledger_id, version)
+      SELECT u.node_id, of_ledger, 0 FROM unnest(nodes) WITH ORDINALITY AS u (node_id, place)
+      WHERE NOT EXISTS (SELECT FROM stream_head AS h WHERE h.node_id = u.node_id AND h.ledger_id = of_ledger) ORDER BY u.place
+      ON CONFLICT (node_id, ledger_id) DO NOTHING;
+    SELECT array_agg(l.stream_id ORDER BY l.node_id), array_agg(l.version ORDER BY l.node_id) INTO stream_ids, versions FROM (
+      SELECT h.node_id, h.stream_id, h.version FROM stream_head AS h
+      WHERE h.node_id = ANY (nodes) AND h.ledger_id = of_ledger ORDER BY h.node_id FOR UPDATE) AS l;
+    SELECT u.name INTO taken FROM unnest(nodes, names) AS u (node_id, name) JOIN node AS n USING (node_id)
+      WHERE (n.project, n.name) <> (of_project, u.name) LIMIT 1;
+  END IF;
+  IF taken IS NOT NULL THEN
+    RAISE EXCEPTION 'the node id of % is taken by another name', quote_literal(taken) USING ERRCODE = 'TY003';
+  END IF;
 END $$
 """
 
@@ -75,12 +87,12 @@ CREATE FUNCTION append_events(
 LANGUAGE plpgsql AS $$
 DECLARE
   stream_ids bigint[]; versions int[]; before int[]; known event%ROWTYPE; next_id bigint; fresh_ids bigint[];
-  checked boolean := false; v text; number bigint;
+  checked boolean := false; v text; room bigint := 0; number bigint;
 BEGIN
   FOR i IN 1 .. cardinality(blob_ids) LOOP
     PERFORM FROM blob WHERE blob_id = blob_ids[i];
     IF NOT FOUND THEN
-      number := nextval('blob_no_seq');
+      number := next_blob_no();
       INSERT INTO blob (blob_id, blob_no, subject_id, size, chunks, codec)
         VALUES (blob_ids[i], number, blob_subjects[i], blob_sizes[i], 1, blob_codecs[i]) ON CONFLICT DO NOTHING;
       IF FOUND THEN
@@ -117,6 +129,9 @@ BEGIN
       checked := true;
     END IF;
     next_id := nextval('event_id_seq');
+    IF next_id >= room THEN
+      room := make_room('event', next_id);
+    END IF;
     versions[heads[i]] := versions[heads[i]] + 1;
     v := versions[heads[i]]::text;
     INSERT INTO event (id, stream_id, version, event_id, kind, schema_version, canonicaliser, occurred_at, actor_id, correlation_id,
@@ -163,6 +178,30 @@ BEGIN
 END $$
 """
 
+# What a reviewer calls: the arguments of append_events, taken from it so that they stay the same, for events of reviews alone.
+APPEND_REVIEWS = """
+DO $make$
+DECLARE
+  appended oid := 'append_events'::regproc; names text;
+BEGIN
+  SELECT string_agg(quote_ident(a.name), ', ' ORDER BY a.n) INTO names
+    FROM pg_proc AS p, unnest(p.proargnames[1:p.pronargs]) WITH ORDINALITY AS a (name, n) WHERE p.oid = appended;
+  EXECUTE format($function$
+    CREATE FUNCTION append_reviews(%1$s)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $body$
+    DECLARE
+      allowed text[] := ARRAY['ReviewRequested', 'ReviewClaimed', 'ReviewDecided'];
+    BEGIN
+      IF NOT kinds <@ allowed OR cardinality(child_nodes) > 0 OR cardinality(token_of) > 0
+         OR EXISTS (SELECT FROM unnest(head_names) AS h WHERE NOT starts_with(h, 'review-')) THEN
+        RAISE EXCEPTION 'a reviewer appends %%; allowed: %% in streams review-...', kinds, allowed USING ERRCODE = 'TY007';
+      END IF;
+      SELECT a.out_versions, a.out_new INTO out_versions, out_new FROM append_events(%2$s) AS a;
+    END $body$
+  $function$, pg_get_function_arguments(appended), names);
+END $make$
+"""
+
 # The first half of a bulk append: heads are locked, keys looked up, ids taken; the writer then copies its rows in.
 BEGIN_BULK = """
 CREATE FUNCTION begin_bulk(
@@ -177,6 +216,7 @@ BEGIN
       PERFORM add_node(of_project, child_names[j], child_nodes[j]);
     END LOOP;
     SELECT array_agg(nextval('event_id_seq')) INTO fresh_ids FROM generate_series(1, cardinality(event_ids) - cardinality(taken));
+    PERFORM make_room('event', fresh_ids[cardinality(fresh_ids)]);
   END IF;
 END $$
 """
@@ -196,6 +236,7 @@ BEGIN
     RAISE EXCEPTION 'the % calls to pack are not the % that are staged', cardinality(of_events), counted USING ERRCODE = 'TY005';
   END IF;
   number := nextval('token_pack_seq');
+  PERFORM make_room('token_pack', number);
   INSERT INTO token_pack (pack_id, stream_id, subject_id, calls, data) VALUES (number, of_stream, of_subject, counted, packed);
   PERFORM set_config('tallystick.packing', 'on', true);
   DELETE FROM token_live WHERE stream_id = of_stream AND subject_id = of_subject AND event_id = ANY (of_events);
@@ -232,7 +273,7 @@ FUNCTIONS = (
 
 def upgrade() -> None:
     """Apply this revision."""
-    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
+    for statement in (ADD_NODE, LOCK_HEADS, APPEND_EVENTS, APPEND_REVIEWS, BEGIN_BULK, TOKEN_ROW_DIGEST, PACK_TOKENS, TOKEN_GUARD):
         op.execute(statement)
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_live"
@@ -244,6 +285,7 @@ def downgrade() -> None:
     """Undo this revision."""
     op.execute("DROP TRIGGER append_only ON token_live")
     op.execute("DROP FUNCTION refuse_token_change()")
+    op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_reviews'::regproc::oid::regprocedure; END $$")
     op.execute("DO $$ BEGIN EXECUTE 'DROP FUNCTION ' || 'append_events'::regproc::oid::regprocedure; END $$")
     for function in FUNCTIONS:
         op.execute(f"DROP FUNCTION {function}")

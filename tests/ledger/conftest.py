@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ledger import tokens
-from ledger.blobs import PUBLIC, Pending, pending
+from ledger.blobs import Pending, pending
 from ledger.events import (
     BundleSealed,
     ConditionResult,
@@ -57,7 +57,7 @@ class History:
 
     def source(self, value: str) -> Any:
         """Reference of a public source."""
-        self.blobs.append(pending(value, media="text/x-python", subject_id=PUBLIC))
+        self.blobs.append(pending(value, media="text/x-python"))
         return self.blobs[-1].ref
 
     def write(self, body: EventBody, tokens: StagedTokens | None = None) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import lineage, queries
+from ledger import lineage, lineage_read, queries
 from ledger.errors import UnknownId
+from ledger.events import ModelVersionPublished, StateSnapshotted
 from ledger.ledger import LedgerHandle
 from ledger.lineage_rows import Trace
 from ledger.token_packing import pack_rollout
@@ -82,14 +83,17 @@ def test_changed_tokens_are_a_failed_check(ledger: LedgerHandle, history: Any) -
     history.start("r0")
     call_ids = [history.call("r0"), history.call("r0", 1)]
     event_id = next(e.event_id for e in ledger.read_stream("rollout-r0") if e.kind == "ModelCalled")
+    with ledger.connection() as conn:
+        kept = conn.execute("SELECT encode(sampled, 'hex') FROM token_live WHERE event_id = %s", (event_id,)).fetchone()
+    assert kept is not None
     tamper(ledger, "token_live", f"sampled = '\\x050000000600000009000000' WHERE event_id = '{event_id}'")
     trace = lineage.trace_rollout(ledger, "r0")
     assert failed(trace) == ["tokens"]
-    assert f"call {event_id}: sampled_ids do not match" in next(check.detail for check in trace.checks if not check.passed)
+    assert f"call {event_id}: sampled_ids" in next(check.detail for check in trace.checks if not check.passed)
     assert trace.calls[0].sampled_ids is None
     assert trace.calls[0].prompt_ids == (1, 2)
     assert trace.calls[1].sampled_ids == (5, 6, 7)
-    tamper(ledger, "token_live", f"sampled = '\\x050000000600000007000000' WHERE event_id = '{event_id}'")
+    tamper(ledger, "token_live", f"sampled = '\\x{kept[0]}' WHERE event_id = '{event_id}'")
     history.end("r0", call_ids)
     assert pack_rollout(ledger, "r0").calls == 2
     assert lineage.trace_rollout(ledger, "r0").calls[0].sampled_ids == (5, 6, 7)
@@ -155,3 +159,57 @@ def test_downstream_counts_all_that_came_of_a_verifier(ledger: LedgerHandle, sea
     found = lineage.downstream(ledger, "verifier-" + "b" * 64)
     assert found == {"bundle": 1, "call": 2, "group": 1, "review": 1, "reward": 1, "rollout": 1, "verdict": 2}
     assert lineage.downstream(ledger, "reward-reward-a") == {}
+
+
+def order_steps(ledger: LedgerHandle) -> int:
+    with ledger.connection() as conn:
+        return int(conn.execute("SELECT count(*) FROM order_step").fetchone()[0])  # type: ignore[index]
+
+
+def test_a_trace_orders_only_what_it_shows_and_only_if_that_has_no_position(
+    each_ledger: LedgerHandle, sealed: Callable[[LedgerHandle], None]
+) -> None:
+    sealed(each_ledger)
+    first = lineage.trace(each_ledger, "reward-a")
+    assert all(verdict.position for verdict in first.verdicts)
+    steps = order_steps(each_ledger)
+    each_ledger.append([each_ledger.new(ModelVersionPublished(
+        model_version="elsewhere", name="x", weights_digest=None, tokenizer_digest=None, template_digest=None, scripted=True,
+    ))])  # fmt: skip
+    assert lineage.trace(each_ledger, "reward-a") == first
+    assert order_steps(each_ledger) == steps
+
+
+def test_of_a_chain_of_versions_the_one_that_sampled_and_its_parent_are_shown(ledger: LedgerHandle, history: Any) -> None:
+    for version, parent in (("model0", None), ("modelA", "model0"), ("model1", "modelA"), ("model2", "model1")):
+        history.write(ModelVersionPublished(
+            model_version=version, name="p", weights_digest=None, tokenizer_digest=None, template_digest=None, scripted=False, parent=parent,
+        ))  # fmt: skip
+    history.start("r0")
+    history.call("r0")
+    assert [model.model_version for model in lineage.trace_rollout(ledger, "r0").models] == ["modelA", "model1"]
+
+
+def test_bytes_that_restore_a_state_are_not_read_and_large_views_are_whole(ledger: LedgerHandle, history: Any) -> None:
+    history.task()
+    history.start("r0")
+    large = "x" * (5 * 1024 * 1024)
+    history.write(StateSnapshotted(rollout_id="r0", step=0, state="f" * 64, view=history.text(large), snapshot=history.text("state bytes")))
+    history.write(StateSnapshotted(rollout_id="r0", step=1, state="f" * 64, view=history.text("same"), snapshot=history.text("same")))
+    found = lineage_read.read(ledger, "rollout", "r0")
+    assert b"state bytes" not in found.data.values()
+    assert [snapshot.view for snapshot in lineage.trace_rollout(ledger, "r0").snapshots] == [large, "same"]
+    assert lineage.trace_rollout(ledger, "r0").intact
+
+
+def test_a_blob_that_is_gone_is_a_failed_check(ledger: LedgerHandle, history: Any) -> None:
+    history.task()
+    history.start("r0")
+    call_id = history.call("r0")
+    history.tool("r0", call_id)
+    ref = next(event.body.name for event in ledger.read_stream("rollout-r0") if event.kind == "ToolCalled")
+    with psycopg.connect(ledger.url) as conn:
+        conn.execute("SET LOCAL session_replication_role = replica")
+        conn.execute("DELETE FROM blob_chunk WHERE blob_no = (SELECT blob_no FROM blob WHERE blob_id = %s)", (bytes.fromhex(ref.blob_id),))
+    trace = lineage.trace_rollout(ledger, "r0")
+    assert (failed(trace), trace.tools[0].name) == (["blobs"], None)

@@ -76,6 +76,29 @@ def test_ordering_refuses_to_run_inside_a_writing_transaction(each_ledger: Ledge
         conn.execute("SELECT * FROM order_events()")
 
 
+def test_reading_by_id_skips_what_commits_late_and_reading_by_position_does_not(ledger: LedgerHandle) -> None:
+    from ledger import store
+
+    def by_id(last: int) -> list[int]:
+        with ledger.connection() as conn:
+            return [int(row[0]) for row in conn.execute("SELECT id FROM event WHERE id > %s ORDER BY id", (last,))]
+
+    last = ledger.barrier()
+    naive = by_id(0)
+    with psycopg.connect(ledger.url) as late:
+        store.append(late, ledger.ledger_id, "test", [ledger.new(reward("late"))])
+        ledger.append([ledger.new(reward("early"))])
+        naive += by_id(naive[-1])
+        ledger.barrier()
+        ordered = ledger.read(last)
+        late.commit()
+    naive += by_id(naive[-1])
+    ledger.barrier()
+    ordered += ledger.read(ordered[-1].position or 0)
+    assert len(by_id(0)) - len(naive) == 1
+    assert [event.stream for event in ordered] == ["reward-early", "reward-late"]
+
+
 def test_small_steps_order_everything(ledger: LedgerHandle) -> None:
     ledger.append([ledger.new(reward(str(n))) for n in range(25)])
     more, steps = True, 0

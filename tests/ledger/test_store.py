@@ -9,8 +9,9 @@ import pytest
 from ledger.errors import BlobError, CanonicalError, IdempotencyConflict, InvalidEvent, LedgerUnavailable, VersionConflict
 from ledger.events import BlobRef, RewardDerived, RunConfigured
 from ledger.ledger import LedgerHandle
+from ledger.limits import LIMITS
 from ledger.proof import LeafFields, leaf_hash
-from ledger.store import MAX_BODY_BYTES, New, stamp
+from ledger.store import New, stamp
 
 
 def reward(reward_id: str, value: float | None = 1.0, *, reason: str = "passed") -> RewardDerived:
@@ -94,7 +95,7 @@ def test_a_time_without_a_zone_is_refused(ledger: LedgerHandle) -> None:
 
 def test_a_body_over_the_limit_is_refused_with_both_sizes(ledger: LedgerHandle) -> None:
     body = RewardDerived(**{**reward("a").model_dump(), "verdict_ids": [f"v{n:06}" for n in range(8000)]})
-    with pytest.raises(InvalidEvent, match=f"allowed: up to {MAX_BODY_BYTES}"):
+    with pytest.raises(InvalidEvent, match=f"allowed: up to {LIMITS.body_bytes}"):
         ledger.append([ledger.new(body)])
 
 

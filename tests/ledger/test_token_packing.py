@@ -258,9 +258,9 @@ def test_rows_that_do_not_fit_stay_staged_and_are_told(ledger: LedgerHandle) -> 
     stream_id = stream_of(ledger, made)
     packed = pack_stream(ledger, stream_id)
     assert packed.packs == 0
-    assert packed.faults[0].startswith(f"call {made[1][0]}: staged prompt has")
+    assert f"call {made[1][0]}" in packed.faults[0]
     assert counts(ledger) == (3, 0)
-    with pytest.raises(TokenError, match="multiple of 4"):
+    with pytest.raises(TokenError, match=made[2][0]):
         read(ledger, stream_id)
     with ledger.connection() as conn:
         ledger.barrier()
@@ -308,12 +308,12 @@ def test_a_subject_has_packs_of_its_own(ledger: LedgerHandle) -> None:
     assert pack_stream(ledger, stream_id).packs == 2
     assert read(ledger, stream_id) == sorted([*made, (event_id, prompt, b"", None)])
     with psycopg.connect(ledger.url) as conn:
-        conn.execute("UPDATE subject SET salt = NULL, destroyed_at = now() WHERE subject_id = %s", (other.subject_id,))
+        conn.execute("UPDATE subject SET salt = NULL, key = NULL, destroyed_at = now() WHERE subject_id = %s", (other.subject_id,))
     with open_ledger(ledger.url, project="test", actor_id="tester") as after, after.connection() as conn:
         found = examine_tokens(conn, [stream_id])
         assert (found.faults, found.shredded, len(found.calls)) == ([], {event_id}, 2)
         (stored,), subjects = stored_streams(conn, [stream_id])
-        assert (len(stored.packs), subjects["person:ann"].salt) == (2, None)
+        assert (len(stored.packs), subjects["person:ann"].key) == (2, None)
     assert read(ledger, stream_id) == sorted(made)
 
 

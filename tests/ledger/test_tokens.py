@@ -1,17 +1,18 @@
 """What a writer makes of a call's arrays: commitments over the whole arrays, bytes only of what the parent does not have."""
 
 import hashlib
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from ledger.errors import InvalidEvent, TokenError
-from ledger.token_codec import TokenSubject
+from ledger.errors import InvalidEvent, SubjectDestroyed, TokenError
+from ledger.subjects import Subject
 from ledger.token_link import Link
 from ledger.tokens import CapturedTokens, captured, ids_bytes, logprob_bytes
 from tests.token_histories import event
 
-WHO = TokenSubject("project:test", b"salt")
+WHO = Subject("project:test", b"salt", None)
 PROMPT, SAMPLED, SCORES = ids_bytes([1, 2, 3]), ids_bytes([4, 5]), logprob_bytes([-0.5, -0.0])
 
 
@@ -46,8 +47,8 @@ def test_a_link_to_more_than_the_prompt_has_is_refused() -> None:
 
 
 def test_nothing_is_committed_to_under_a_destroyed_salt() -> None:
-    with pytest.raises(TokenError, match="was destroyed"):
-        captured((PROMPT, None, None), event_id=event(1), subject=TokenSubject("gone", None))
+    with pytest.raises(SubjectDestroyed, match="shredded"):
+        captured((PROMPT, None, None), event_id=event(1), subject=Subject("gone", b"", None, datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 def test_ids_and_logprobs_outside_their_range_are_refused() -> None:

@@ -177,6 +177,7 @@ class Gateway:
         return {
             "paused": gate.paused, "reason": gate.reason, "inflight": gate.in_flight, "waiting": gate.waiting,
             "rollouts": len(self._rollouts), **self.counters.snapshot(), "commits": self._appender.commits,
+            "retried_alone": self._appender.retried_alone,
         }  # fmt: skip
 
     async def models(self, rollout_id: str | None) -> Answer:

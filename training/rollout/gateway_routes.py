@@ -10,6 +10,7 @@ from aiohttp import web
 from ledger.canonical import parse
 from ledger.errors import BlobError, CanonicalError, LedgerUnavailable, WaitTimeout
 from training.rollout.gateway_call import Counters, Limits, Sink
+from training.rollout.gateway_metrics import CONTENT_TYPE, exposition
 from training.rollout.gateway_request import Answer, ChatRequest, Refusal, error_body
 from training.rollout.gateway_stream import dumps, replayed
 
@@ -82,6 +83,9 @@ def _add_controls(app: web.Application, gateway: Serves) -> None:
     async def state(request: web.Request) -> web.StreamResponse:
         return _json(gateway.state())
 
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=exposition(gateway.state()), headers={"Content-Type": CONTENT_TYPE})
+
     async def pause(request: web.Request) -> web.StreamResponse:
         reason, retry_after_s = _pause_options(await request.read())
         try:
@@ -95,6 +99,7 @@ def _add_controls(app: web.Application, gateway: Serves) -> None:
         return _json(gateway.state())
 
     app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", guarded(metrics))
     app.router.add_get("/control/state", guarded(state))
     app.router.add_post("/control/pause", guarded(pause))
     app.router.add_post("/control/resume", guarded(resume))
@@ -128,7 +133,7 @@ def _refusals(gateway: Serves) -> Any:
             problem = Refusal(405, "unknown_route", f"{request.method} {request.path}: allowed: {', '.join(sorted(error.allowed_methods))}")
         except web.HTTPNotFound:
             problem = Refusal(404, "unknown_route", f"{request.method} {request.path}: allowed: {', '.join(PREFIXES)} with"
-                              " POST /chat/completions or GET /models; /healthz; /control/state, pause, resume")  # fmt: skip
+                              " POST /chat/completions or GET /models; /healthz; /metrics; /control/state, pause, resume")  # fmt: skip
         except (LedgerUnavailable, BlobError) as error:
             problem = Refusal(503, "ledger_unavailable", f"nothing was acknowledged: {error}")
         gateway.counters.refused += 1
