@@ -86,6 +86,7 @@ def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
     try:
         _load_commands(arguments)
         app(list(arguments), prog_name="tally", obj=settings)
+        sys.stdout.flush()
     except TallyError as error:
         console(error=True).print(cell(f"{type(error).__name__}: {error}"), soft_wrap=True)
         return 2
