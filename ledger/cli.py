@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from ledger import cli_exchange, cli_guard, cli_operate, cli_read, cli_rebuild, cli_recall, cli_seal, cli_verify, embedded
+from ledger import cli_exchange, cli_guard, cli_operate, cli_read, cli_rebuild, cli_recall, cli_seal, cli_tokens, cli_verify, embedded
 from ledger.cli_settings import asked_settings
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
@@ -25,6 +25,7 @@ database = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL serve
 app.add_typer(database, name="db")
 cli_read.add_to(app)
 cli_exchange.add_to(app)
+cli_tokens.add_to(app)
 cli_operate.add_to(app)
 cli_recall.add_to(app)
 cli_guard.add_to(app)
@@ -86,6 +87,7 @@ def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
     try:
         _load_commands(arguments)
         app(list(arguments), prog_name="tally", obj=settings)
+        sys.stdout.flush()
     except TallyError as error:
         console(error=True).print(cell(f"{type(error).__name__}: {error}"), soft_wrap=True)
         return 2

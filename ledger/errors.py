@@ -72,6 +72,10 @@ class DivergedLog(PushRefused):
     """Two histories of one log were shown: the one taken over before and the one pushed now."""
 
 
+class TokenError(TallyError):
+    """Token arrays of a call cannot be packed, unpacked or put together, or are not what its event committed to."""
+
+
 class TreeError(TallyError):
     """The Merkle tree was asked for a leaf or size that it does not have, or a tile does not hold what it must."""
 

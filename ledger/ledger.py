@@ -19,7 +19,7 @@ from ledger.ids import Clock, utc_now, uuid7
 from ledger.limits import LIMITS, Limits
 from ledger.migrate import check_schema
 from ledger.secrets import SCANNER, Scanner
-from ledger.store import New, Receipt
+from ledger.store import New, Receipt, StagedTokens
 from ledger.subjects import KeyedConnection, Subject
 
 Connection = psycopg.Connection[Any]
@@ -130,9 +130,10 @@ class LedgerHandle:
         correlation_id: str | None = None,
         causation_id: str | None = None,
         actor_id: str | None = None,
+        tokens: StagedTokens | None = None,
     ) -> New:
         """An event to append, stamped with this handle's clock and actor."""
-        return New(body, self.clock(), actor_id or self.actor_id, correlation_id, causation_id, tuple(pending))
+        return New(body, self.clock(), actor_id or self.actor_id, correlation_id, causation_id, tuple(pending), tokens)
 
     def append(self, events: Sequence[New], *, expected: Mapping[str, int] | None = None) -> Receipt:
         """Receipt for events that are durably committed, all or none; see `ledger.store.append`.

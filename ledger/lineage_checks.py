@@ -50,7 +50,8 @@ def event_fault(event: Recorded) -> str | None:
 
 def checked(
     chain: Sequence[tuple[Recorded, EventBody]], stream: str, *, blobs: int, tokens: Mapping[str, CallTokens],
-    broken: tuple[Sequence[str], Sequence[str]], shredded: Collection[str] = (), withheld: Collection[str] = (),
+    token_faults: Sequence[str], broken: tuple[Sequence[str], Sequence[str]], shredded: Collection[str] = (),
+    withheld: Collection[str] = (),
 ) -> tuple[Check, ...]:  # fmt: skip
     """The checks of a chain.
 
@@ -59,6 +60,7 @@ def checked(
         stream: of the rollout.
         blobs: number of blobs that could be read.
         tokens: call id to its tokens.
+        token_faults: what does not fit in the stored tokens of the stream.
         broken: what was wrong with each event and each blob that could not be read.
         shredded: ids of blobs whose subject was shredded.
         withheld: ids of blobs whose key stayed with another ledger.
@@ -66,7 +68,7 @@ def checked(
     events, bodies = [event for event, _ in chain], [body for _, body in chain]
     bad_events = [*broken[0]] + [f"position {e.position} {e.kind}: {fault}" for e in events if (fault := event_fault(e))]
     calls = [body for body in bodies if isinstance(body, ModelCalled)]
-    bad_tokens = [f"call {call.index}: {fault}" for call in calls for fault in tokens[call.call_id].faults]
+    bad_tokens = [*token_faults] + [f"call {call.index}: {fault}" for call in calls for fault in tokens[call.call_id].faults]
     unchecked = f"; {len(shredded)} are shredded and stand by their commitment alone" if shredded else ""
     if withheld:
         unchecked += f"; the keys of {len(withheld)} stayed with another ledger"
@@ -74,7 +76,7 @@ def checked(
     checks = [
         _check("events", bad_events, f"{len(events)} events: id and leaf derived again"),
         _check("blobs", broken[1], f"{blobs} blobs match the commitments in the events{unchecked}"),
-        _check("tokens", bad_tokens, f"{checked_arrays} token arrays match their SHA-256 and reported counts"),
+        _check("tokens", bad_tokens, f"{checked_arrays} token arrays match their commitments and reported counts"),
     ]
     own = [event for event in events if event.stream == stream]
     ends = [body for body in bodies if isinstance(body, RolloutEnded)]

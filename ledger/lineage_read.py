@@ -1,7 +1,7 @@
 """Everything that a trace shows, events and the bytes of their blobs, in one statement. Reads the database."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, LiteralString
 
 from ledger import blobs, subjects
@@ -10,6 +10,7 @@ from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.order import Recorded, recorded
 from ledger.subject_names import kept_elsewhere
+from ledger.token_reading import Tokens, examine_tokens
 
 # The shape is known, so nothing recurs: a rollout with what was said of it, what all that names, and what a model was trained from. Calls
 # have no stream, they only lead to the models that sampled them. The bytes that restore a state are shown to nobody and not read; body
@@ -49,17 +50,18 @@ _FIELDS = {
     "body_hash": "sha256(e.body)",
 }  # fmt: skip
 _NAMES = [column.name for column in fields(Recorded)]
+_KIND = _NAMES.index("kind")
 _EVENT = ", ".join(_FIELDS.get(name, f"e.{name}") for name in _NAMES)
 _VIEWED = ", ".join("e.body" if name == "body_bytes" else f"e.{name}" for name in _NAMES)
 STATEMENTS = {
-    noun: f"WITH rollout (node) AS MATERIALIZED ({rollout}){_AROUND} SELECT {_EVENT}, {_HELD}{_KEYS} FROM around"
+    noun: f"WITH rollout (node) AS MATERIALIZED ({rollout}){_AROUND} SELECT e.stream_id, {_EVENT}, {_HELD}{_KEYS} FROM around"
     " JOIN stream_head AS h ON h.node_id = around.node JOIN node AS n ON n.node_id = h.node_id"
     f" JOIN event AS e ON e.stream_id = h.stream_id LEFT JOIN event_order AS o ON o.id = e.id {_WHOLE} ORDER BY o.position"
     for noun, rollout in _ROLLOUT.items()
 }
 """Noun to the statement, which takes the `node` id of a reward or a rollout."""
 _FOR_READERS = {
-    noun: f"WITH rollout (node) AS MATERIALIZED ({rollout}){_AROUND} SELECT {_VIEWED}, {_HELD} FROM around"
+    noun: f"WITH rollout (node) AS MATERIALIZED ({rollout}){_AROUND} SELECT e.stream_id, {_VIEWED}, {_HELD} FROM around"
     f" JOIN ordered_event AS e ON e.node_id = around.node {_BLOBS.format(keys='', subject='')} ORDER BY e.position"
     for noun, rollout in _ROLLOUT.items()
 }
@@ -76,6 +78,7 @@ class Found:
     broken: dict[str, str] = field(default_factory=dict)
     shredded: dict[str, BlobShredded] = field(default_factory=dict)
     withheld: dict[str, BlobWithheld] = field(default_factory=dict)
+    tokens: Tokens = field(default_factory=Tokens)
 
 
 def read(ledger: LedgerHandle, noun: str, ident: str) -> Found:
@@ -96,10 +99,12 @@ def _read(ledger: LedgerHandle, noun: str, ident: str) -> Found:
     given = {"node": node_id(ledger.project, f"{noun}-{ident}")}
     with ledger.connection() as conn, conn.cursor(binary=True) as cursor:
         rows = cursor.execute(statement, given, prepare=True).fetchall()
-        found = Found([recorded(row) for row in rows])
-        held = [row[len(_NAMES) :] for row in rows if row[len(_NAMES)] is not None]
+        found = Found([recorded(row[1:]) for row in rows])
+        held = [row[1 + len(_NAMES) :] for row in rows if row[1 + len(_NAMES)] is not None]
         stored = {bytes(blob[0]): blob[1:] for columns in held for blob in zip(*columns, strict=True)}
         known, closed = _subjects(conn, stored)
+        called = {row[0] for row in rows if row[1 + _KIND] == "ModelCalled"}
+        found = replace(found, tokens=_tokens(conn, called, ordered=not ledger.rights.appends))
     for raw_id, (subject_id, size, codec, data, *_) in stored.items():
         try:
             if subject_id not in known:
@@ -112,6 +117,13 @@ def _read(ledger: LedgerHandle, noun: str, ident: str) -> Found:
         except BlobError as error:
             found.broken[raw_id.hex()] = str(error)
     return found
+
+
+def _tokens(conn: blobs.Connection, streams: set[int], *, ordered: bool) -> Tokens:
+    try:
+        return examine_tokens(conn, sorted(streams), ordered=ordered) if streams else Tokens()
+    except BlobError as error:
+        return Tokens(faults=[(None, str(error))])
 
 
 def _subjects(conn: blobs.Connection, stored: Mapping[bytes, tuple[Any, ...]]) -> tuple[dict[str, subjects.Subject], str]:

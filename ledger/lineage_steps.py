@@ -41,7 +41,7 @@ from ledger.lineage_rows import (
     Trace,
     VerdictTrace,
 )
-from ledger.lineage_tokens import CallTokens, call_tokens
+from ledger.lineage_tokens import CallTokens, call_tokens, stream_faults
 from ledger.order import Recorded
 from ledger.projections import MODELS, folded
 
@@ -69,7 +69,7 @@ class Chain:
                 self.broken_events.append(f"position {event.position} {event.kind} cannot be read: {error}")
         asked = [body.rollout_id for _, body in self.of(RewardDerived) if body.reward_id == ident] if noun == "reward" else [ident]
         self.rollout_id = asked[0] if asked else ""
-        self.tokens = {body.call_id: call_tokens(body, self.found.data, self.unreadable) for _, body in self.of(ModelCalled)}
+        self.tokens = {body.call_id: call_tokens(body, event.event_id, self.found.tokens) for event, body in self.of(ModelCalled)}
 
     @property
     def data(self) -> dict[str, bytes]:
@@ -156,6 +156,7 @@ def assembled(chain: Chain) -> Trace:
             f"rollout-{chain.rollout_id}",
             blobs=len(chain.data),
             tokens=chain.tokens,
+            token_faults=stream_faults(chain.found.tokens),
             broken=(chain.broken_events, chain.broken_blobs),
             shredded=set(chain.found.shredded),
             withheld=set(chain.found.withheld),

@@ -1,11 +1,10 @@
-"""The tokens of a model call as a trace shows them: the one place that says where they are kept and what does not fit among them. Pure."""
+"""The tokens of a model call as a trace shows them, and what does not fit among them. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger.errors import BlobError
 from ledger.events import ModelCalled, TokenArray
-from ledger.tokens import array_of
+from ledger.token_reading import Tokens
 
 
 @dataclass(frozen=True)
@@ -19,34 +18,31 @@ class CallTokens:
     checked: int = 0
 
 
-def call_tokens(call: ModelCalled, data: Mapping[str, bytes], unreadable: Collection[str] = ()) -> CallTokens:
-    """The tokens of a call, checked against their hashes and the counts that the upstream reported.
+def call_tokens(call: ModelCalled, event_id: str, tokens: Tokens) -> CallTokens:
+    """The tokens of a call, with what does not fit among them, their counts and those that the upstream reported.
 
     Args:
         call: a model call.
-        data: blob id to bytes, of the blobs that could be read.
-        unreadable: ids of blobs without a key here; nothing is known of them and nothing is wrong with them.
+        event_id: of its event.
+        tokens: of its stream, as read and checked.
     """
-    found: dict[str, tuple[float, ...]] = {}
-    faults: list[str] = []
-    for name, array in arrays(call).items():
-        if array.data.blob_id in unreadable:
-            continue
-        if array.data.blob_id not in data:
-            faults.append(f"{name}: blob {array.data.blob_id[:12]}… cannot be read")
-            continue
-        try:
-            found[name] = tuple(array_of(array, data[array.data.blob_id]).tolist())
-        except BlobError as error:
-            faults.append(f"{name}: {error}")
+    read = tokens.calls.get(event_id)
+    arrays_read = (None, None, None) if read is None else (read.prompt, read.sampled, read.logprobs)
+    prompt, sampled, logprobs = (None if array is None else tuple(array.tolist()) for array in arrays_read)
+    faults = [fault for of, fault in tokens.faults if of == event_id]
+    stated = arrays(call)
     for name, counted in (("prompt_ids", "prompt_tokens"), ("sampled_ids", "completion_tokens")):
-        held, reported = arrays(call).get(name), call.usage.get(counted)
+        held, reported = stated.get(name), call.usage.get(counted)
         if call.status == "completed" and held is not None and reported is not None and held.count != reported:
             faults.append(f"{name}: {held.count} recorded, {counted} says {reported}")
     if call.logprobs is not None and call.sampled_ids is not None and call.logprobs.count != call.sampled_ids.count:
         faults.append(f"logprobs: {call.logprobs.count} for {call.sampled_ids.count} sampled tokens")
-    checked = sum(array.data.blob_id not in unreadable for array in arrays(call).values())
-    return CallTokens(found.get("prompt_ids"), found.get("sampled_ids"), found.get("logprobs"), tuple(faults), checked)  # type: ignore[arg-type]
+    return CallTokens(prompt, sampled, logprobs, tuple(faults), 0 if event_id in tokens.shredded else len(stated))
+
+
+def stream_faults(tokens: Tokens) -> Sequence[str]:
+    """What does not fit in the stored tokens of a stream and is of no call in particular."""
+    return [fault for event_id, fault in tokens.faults if event_id is None]
 
 
 def arrays(call: ModelCalled) -> dict[str, TokenArray]:

@@ -25,7 +25,22 @@ class Step(NamedTuple):
 Steps = Mapping[tuple[str, int], Step]
 
 CLASSES: dict[str, type[EventBody]] = {cls.__name__: cls for cls in EVENT_CLASSES}
-STEPS: dict[tuple[str, int], Step] = {}
+
+
+def _tokens_by_commitment(body: dict[str, Any]) -> dict[str, Any]:
+    """ModelCalled 1 to 2: the blob that held an array was named by what is now its commitment."""
+    arrays = {name: body.get(name) for name in ("prompt_ids", "sampled_ids", "logprobs")}
+    return body | {
+        name: {"count": array["count"], "commitment": array["data"]["blob_id"]} for name, array in arrays.items() if array is not None
+    }
+
+
+_TOKENS_BY_COMMITMENT = "{b}" + "".join(
+    f" || CASE WHEN jsonb_typeof({{b}}->'{name}') = 'object' THEN jsonb_build_object('{name}', jsonb_build_object("
+    f"'count', {{b}}#>'{{{name},count}}', 'commitment', {{b}}#>'{{{name},data,blob_id}}')) ELSE '{{}}'::jsonb END"
+    for name in ("prompt_ids", "sampled_ids", "logprobs")
+)
+STEPS: dict[tuple[str, int], Step] = {("ModelCalled", 1): Step(_tokens_by_commitment, _TOKENS_BY_COMMITMENT)}
 """(kind, version) to the step from this version to the next."""
 
 

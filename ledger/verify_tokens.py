@@ -1,41 +1,28 @@
-"""Verification of token arrays: each against the hash and the count in its event. Reads the database."""
+"""Verification of tokens: every stream's packs and staged rows put together again and checked against their events. Reads the database."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 
-from ledger import blobs
-from ledger.errors import BlobError
-from ledger.events import ModelCalled
-from ledger.lineage_checks import arrays
-from ledger.tokens import array_of
-from ledger.verify_report import Fault
+from ledger.token_reading import check_streams
+from ledger.verify_report import Problem
 
 Connection = psycopg.Connection[Any]
-_BATCH = 64
 
 
-def check_calls(conn: Connection, calls: Sequence[tuple[int, str, ModelCalled]]) -> Iterator[tuple[int, list[Fault]]]:
-    """Number of token arrays that could be read, and what does not fit, batch by batch. What cannot be read is the blobs' matter.
+# A push carries events first and tokens after them, and notes the log it has taken over at the end.
+_UNDER_WAY = (
+    "SELECT k.event_id::text FROM source_position AS p JOIN event_key AS k USING (id)"
+    " WHERE NOT EXISTS (SELECT FROM source_log AS l WHERE l.ledger_id = p.ledger_id AND l.size >= p.position)"
+)
 
-    Args:
-        calls: internal id, subject and body of each.
-    """
-    for start in range(0, len(calls), _BATCH):
-        named = [
-            (ident, f"{subject}: {name}", array)
-            for ident, subject, call in calls[start : start + _BATCH]
-            for name, array in arrays(call).items()
-        ]
-        data = blobs.find(conn, [array.data.blob_id for _, _, array in named]).data
-        faults, counted = [], 0
-        for ident, subject, array in named:
-            if array.data.blob_id not in data:
-                continue
-            counted += 1
-            try:
-                array_of(array, data[array.data.blob_id])
-            except BlobError as error:
-                faults.append(Fault(ident, subject, str(error)))
-        yield counted, faults
+
+def check(conn: Connection) -> Iterator[Problem]:
+    """Stored tokens that are not what their events committed to; events of a log that is still being taken over are not looked at."""
+    under_way = {str(row[0]) for row in conn.execute(_UNDER_WAY)}
+    for fault in check_streams(conn):
+        if fault.event_id in under_way:
+            continue
+        subject = f"tokens of stream {fault.stream_id}" if fault.event_id is None else f"tokens of event {fault.event_id}"
+        yield Problem(fault.position, subject, fault.fault)

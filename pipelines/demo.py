@@ -20,6 +20,7 @@ from ledger.connect import connect
 from ledger.errors import EngineFailed
 from ledger.outcome import OUTCOMES
 from ledger.queries_rows import Filter, OutcomeSummary
+from ledger.seal import seal_now
 from ledger.settings import Settings
 from pipelines import SHIPPED
 from training import stages
@@ -101,9 +102,10 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
         where = Filter(run_id=lab.run().run_id)
         summary = queries.outcomes(ledger, where)
         page = queries.rewards(ledger, Filter(run_id=lab.run().run_id, policy=SMOLLM2 if model else None), limit=1)
-        position = ledger.barrier()
+        sealed = seal_now(ledger, settings)
     console.print(summary_table(summary))
-    console.print(f"ledger at position {position}; {time.monotonic() - began:.0f} s", highlight=False)
+    took = f"{time.monotonic() - began:.0f} s"
+    console.print(f"ledger sealed at position {sealed.size}, root {sealed.root.hex()[:16]}…; {took}", highlight=False)
     _next_steps(console, settings, page.lines[0].reward_id if page.lines else None)
 
 
@@ -153,8 +155,9 @@ def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> 
         lines.append(f"  . {Path(sys.executable).parent / 'activate'}      puts `tally` on the path")
     if reward_id is not None:
         lines.append(f"  tally trace {reward_id}      a reward of the model, down to its tokens")
+        lines.append(f"  tally prove {reward_id}      a proof of it that anybody can check")
     lines += [
-        "  tally verify                 re-derive every hash of the ledger",
+        "  tally verify                 re-derive everything, up to the signed checkpoints",
         "  tally rollouts               what was run, and how it ended",
         f"  tally ui                     rewards, traces, disagreements: http://127.0.0.1:{settings.ui_port}",
         f"  tally dagster                the asset graph: http://127.0.0.1:{settings.dagster_port}",

@@ -20,7 +20,6 @@ from ledger.events import (
     RolloutStarted,
     RunConfigured,
     StateSnapshotted,
-    TokenArray,
     ToolCalled,
     VersionSpan,
 )
@@ -28,7 +27,9 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage import calls_digest
 from ledger.queries import Filter, fresh, rollouts, verdicts
-from ledger.store import New
+from ledger.store import New, StagedTokens
+from ledger.tokens import CapturedTokens
+from tests.token_histories import held
 from training.bundles import register, seal
 from training.rewards import rewards
 from training.rollout.derive import Judged, derive
@@ -174,9 +175,9 @@ class _Writer:
         self.turns, self.tokenizer, self.call_ids = list(turns), tokenizer, list[str]()
         self.events: list[New] = []
 
-    def write(self, body: Any, *blobs: Pending) -> None:
+    def write(self, body: Any, *blobs: Pending, staged: StagedTokens | None = None) -> None:
         """One more event of the next append."""
-        self.events.append(self.ledger.new(body, *blobs))
+        self.events.append(self.ledger.new(body, *blobs, tokens=staged))
 
     def flush(self) -> None:
         """Append what was written since the last time."""
@@ -202,21 +203,22 @@ class _Writer:
         finish = "tool_calls" if asked else "stop"
         message = {"role": "assistant", "content": turn.content, **({"tool_calls": asked} if asked else {})}
         response = self.ledger.pending_json({"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
-        arrays, blobs = self._tokens(messages, turn)
+        own = self._tokens(messages, turn, call_id)
+        sampled = 0 if own.sampled_ids is None else own.sampled_ids.count
         self.write(ModelCalled(
             call_id=call_id, rollout_id=self.rollout_id, index=index, participant=self.participant, role="agent", status="completed",
             response=response.ref, finish_reason=finish, attempts=1, latency_s=0.2, sampling={"temperature": 1.0},
-            tokens_missing=None if arrays else "a scripted policy samples no tokens",
-            logprobs_mode="processed_logprobs" if arrays else None, usage=_usage(arrays),
-            version_spans=[VersionSpan(model_version=self.version, start=0, end=arrays["sampled_ids"].count)] if arrays else [],
-            prompt_ids=arrays.get("prompt_ids"), sampled_ids=arrays.get("sampled_ids"), logprobs=arrays.get("logprobs"),
-        ), response, *blobs)  # fmt: skip
+            tokens_missing=None if own.staged else "a scripted policy samples no tokens",
+            logprobs_mode="processed_logprobs" if own.staged else None, usage=_usage(own),
+            version_spans=[VersionSpan(model_version=self.version, start=0, end=sampled)] if own.staged else [],
+            prompt_ids=own.prompt_ids, sampled_ids=own.sampled_ids, logprobs=own.logprobs,
+        ), response, staged=own.staged)  # fmt: skip
         self.call_ids.append(call_id)
         return Answer(turn.content, calls, finish, call_id, 0.2)
 
-    def _tokens(self, messages: Sequence[Mapping[str, Any]], turn: AssistantTurn) -> tuple[dict[str, TokenArray], list[Pending]]:
+    def _tokens(self, messages: Sequence[Mapping[str, Any]], turn: AssistantTurn, call_id: str) -> CapturedTokens:
         if self.tokenizer is None:
-            return {}, []
+            return CapturedTokens()
         said = "".join(f"<|im_start|>{item['role']}\n{item.get('content') or ''}<|im_end|>\n" for item in messages)
         sampled = turn.content or ""
         for name, arguments in turn.tool_calls:
@@ -225,16 +227,8 @@ class _Writer:
         sampled_ids = self.tokenizer.encode(f"{sampled}<|im_end|>").ids
         # Most tokens are nearly sure and a few are not, as with a model.
         logprobs = [-((7 * n % 13) ** 3) / 400 for n in range(len(sampled_ids))]
-        data = {
-            "prompt_ids": (tokens.ids_bytes(prompt_ids), "int32"), "sampled_ids": (tokens.ids_bytes(sampled_ids), "int32"),
-            "logprobs": (tokens.logprob_bytes(logprobs), "float32"),
-        }  # fmt: skip
-        blobs = {name: self.ledger.pending(raw, media=media) for name, (raw, media) in data.items()}
-        arrays = {
-            name: TokenArray(data=blob.ref, count=blob.ref.size // 4, sha256=sha256(data[name][0]).hexdigest())
-            for name, blob in blobs.items()
-        }
-        return arrays, list(blobs.values())
+        arrays = (tokens.ids_bytes(prompt_ids), tokens.ids_bytes(sampled_ids), tokens.logprob_bytes(logprobs))
+        return held(self.ledger, arrays, self.rollout_id, call_id)
 
     async def record(self, act: Act) -> None:
         """One tool call as an event."""
@@ -266,9 +260,9 @@ class _Writer:
         ), *([] if detail is None else [detail]))  # fmt: skip
 
 
-def _usage(arrays: Mapping[str, TokenArray]) -> dict[str, int | None]:
-    names = {"prompt_tokens": "prompt_ids", "completion_tokens": "sampled_ids"}
-    return {name: arrays[array].count for name, array in names.items() if array in arrays}
+def _usage(held: CapturedTokens) -> dict[str, int | None]:
+    arrays = {"prompt_tokens": held.prompt_ids, "completion_tokens": held.sampled_ids}
+    return {name: array.count for name, array in arrays.items() if array is not None}
 
 
 def small_tokenizer(folder: Path, corpus: Sequence[str]) -> Path:

@@ -1,6 +1,7 @@
 """The pretrained model and one real vLLM server, shared by all tests of a session and started while other tests run."""
 
 import importlib.util
+import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +13,22 @@ from training.rollout.engine import Engine, EngineSpec, start, stop
 from training.rollout.pretrained import smollm2
 
 MODELS = Path(__file__).parents[1] / ".tally" / "models"
+HOME = "TALLY_TEST_ENGINE"
+"""Names the folder of the server to the processes among which the tests are divided: whoever comes first starts it, the others find it."""
 _ENGINE = pytest.StashKey["Future[Engine]"]()
-_HOME = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the folder once, in the process that divides the tests."""
+    if not hasattr(config, "workerinput"):
+        os.environ[HOME] = tempfile.mkdtemp(prefix="tally-engine-")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, and those of the one server too."""
+    for item in items:
+        group = "vllm" if "vllm_engine" in getattr(item, "fixturenames", ()) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -21,16 +36,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any("vllm_engine" in getattr(item, "fixturenames", ()) for item in session.items)
     if session.config.option.collectonly or not wanted or importlib.util.find_spec("vllm") is None:
         return
-    session.config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="tally-engine-"))
-    session.config.stash[_ENGINE] = ThreadPoolExecutor(max_workers=1).submit(_started, session.config.stash[_HOME])
+    session.config.stash[_ENGINE] = ThreadPoolExecutor(max_workers=1).submit(_started, Path(os.environ[HOME]))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Stop the server, also when no test came to use it."""
+    """Stop the server when all tests of all processes are over, also when none came to use it."""
     running = session.config.stash.get(_ENGINE, None)
     if running is not None:
         running.exception()
-        stop(session.config.stash[_HOME])
+    if not hasattr(session.config, "workerinput"):
+        stop(Path(os.environ[HOME]))
 
 
 def _started(home: Path) -> Engine:

@@ -69,7 +69,7 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
     if unfilled:
         # Only now are servers started: a stage that is done already needs none.
         done = asyncio.run(_collect(lab, round, unfilled, progress))
-        counts |= {"new": done.ran, "superseded": done.superseded}
+        counts |= {"new": done.ran, "superseded": done.superseded} | ({"unpacked": done.unpacked} if done.unpacked else {})
     counts["already"] = counts["expected"] - counts["new"]
     return StageReport(since, lab.ledger.barrier(), counts)
 

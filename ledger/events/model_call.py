@@ -1,6 +1,6 @@
 """Model calls: the intent before the upstream is asked, then what really went in and came out."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,12 +17,19 @@ def call_stream(rollout_id: str | None, call_id: str) -> str:
     return f"unattributed-{call_id}" if rollout_id is None else f"rollout-{rollout_id}"
 
 
-class TokenArray(Fields):
-    """Token ids or logprobs kept as a blob, with the SHA-256 of the plain array bytes (little-endian int32 or float32)."""
+def called_key(call_id: str) -> str:
+    """The key of a call's ModelCalled in its stream."""
+    return f"called:{call_id}"
 
-    data: BlobRef
+
+class TokenArray(Fields):
+    """Token ids or logprobs kept in the token tables: their number, and hex SHA-256 over the subject's salt and the array's bytes.
+
+    The bytes are little-endian, int32 for ids and float32 for logprobs.
+    """
+
     count: int = Field(ge=0)
-    sha256: Digest
+    commitment: Digest
 
 
 class VersionSpan(Fields):
@@ -67,8 +74,10 @@ class ModelCalled(EventBody):
     """The answer to a dispatched call, or the error in its place.
 
     `status` is completed, upstream_error, timeout, client_aborted, capture_mismatch or interrupted. Token arrays and logprobs are None
-    where the upstream does not give them, with the reason in `tokens_missing`.
+    where the upstream does not give them, with the reason in `tokens_missing`. In version 1 each array was a blob of its own.
     """
+
+    schema_version: ClassVar[int] = 2
 
     call_id: Identifier
     rollout_id: Identifier | None
@@ -100,7 +109,7 @@ class ModelCalled(EventBody):
 
     def key(self) -> str:
         """One a call."""
-        return f"called:{self.call_id}"
+        return called_key(self.call_id)
 
     def edges(self) -> list[Edge]:
         """Call to its rollout and to the model versions that sampled it."""

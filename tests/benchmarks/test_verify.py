@@ -10,7 +10,7 @@ from ledger.seal import sealer
 from ledger.seal_files import SealFiles
 from ledger.verify import examine
 from ledger.verify_events import EventPass
-from tests.benchmarks.test_gateway import report
+from tests.benchmarks.rounds import report
 from tests.ledger.test_tamper import GatheringHistory, write_rollout
 
 pytestmark = pytest.mark.bench

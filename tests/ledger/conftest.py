@@ -23,7 +23,6 @@ from ledger.events import (
     RolloutStarted,
     RunConfigured,
     StateSnapshotted,
-    TokenArray,
     ToolCalled,
     VerdictGiven,
     VerifierRegistered,
@@ -33,6 +32,8 @@ from ledger.events import (
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.lineage import calls_digest
+from ledger.store import StagedTokens
+from tests.token_histories import held
 
 WORLD, PROGRAM, DIFF, HARNESS, BUNDLE, STATE = ("a" * 64, "b" * 64, "c" * 64, "d" * 64, "e" * 64, "f" * 64)
 
@@ -60,16 +61,9 @@ class History:
         self.blobs.append(pending(value, media="text/x-python"))
         return self.blobs[-1].ref
 
-    def array(self, data: bytes, media: str, count: int) -> TokenArray:
-        """A token array that goes with the next event."""
-        from hashlib import sha256
-
-        self.blobs.append(self.ledger.pending(data, media=media))
-        return TokenArray(data=self.blobs[-1].ref, count=count, sha256=sha256(data).hexdigest())
-
-    def write(self, body: EventBody) -> None:
+    def write(self, body: EventBody, tokens: StagedTokens | None = None) -> None:
         """Append one event with the blobs made since the last."""
-        self.ledger.append([self.ledger.new(body, *self.blobs)])
+        self.ledger.append([self.ledger.new(body, *self.blobs, tokens=tokens)])
         self.blobs = []
 
     def task(self) -> None:
@@ -120,14 +114,14 @@ class History:
         ))  # fmt: skip
         if answered:
             answer = {"choices": [{"message": {"role": "assistant", "content": "I mail \u001b[2J[red]Ann[/red]"}}]}
+            arrays = (tokens.ids_bytes([1, 2]), tokens.ids_bytes(ids), tokens.logprob_bytes([-0.5] * len(ids)))
+            own = held(self.ledger, arrays, rollout_id, call_id)
             self.write(ModelCalled(
                 call_id=call_id, rollout_id=rollout_id, index=index, participant="agent", role="agent", status="completed",
-                response=self.json(answer), prompt_ids=self.array(tokens.ids_bytes([1, 2]), "int32", 2),
-                sampled_ids=self.array(tokens.ids_bytes(ids), "int32", len(ids)),
-                logprobs=self.array(tokens.logprob_bytes([-0.5] * len(ids)), "float32", len(ids)), logprobs_mode="raw_logprobs",
-                finish_reason="stop", usage={"prompt_tokens": 2, "completion_tokens": len(ids)},
+                response=self.json(answer), prompt_ids=own.prompt_ids, sampled_ids=own.sampled_ids, logprobs=own.logprobs,
+                logprobs_mode="raw_logprobs", finish_reason="stop", usage={"prompt_tokens": 2, "completion_tokens": len(ids)},
                 version_spans=[VersionSpan(model_version=f"model1{self.tag}", start=0, end=len(ids))], attempts=1, latency_s=0.25,
-            ))  # fmt: skip
+            ), own.staged)  # fmt: skip
         return call_id
 
     def tool(self, rollout_id: str, call_id: str, index: int = 0) -> None:

@@ -12,6 +12,7 @@ from ledger.errors import UnknownId
 from ledger.events import ModelVersionPublished, StateSnapshotted
 from ledger.ledger import LedgerHandle
 from ledger.lineage_rows import Trace
+from ledger.token_packing import pack_rollout
 
 
 def tamper(ledger: LedgerHandle, table: str, change: str) -> None:
@@ -80,17 +81,26 @@ def test_the_outcome_of_a_trace_is_that_of_the_read_model(ledger: LedgerHandle, 
 def test_changed_tokens_are_a_failed_check(ledger: LedgerHandle, history: Any) -> None:
     history.task()
     history.start("r0")
-    history.call("r0")
-    ref = next(e.body for e in ledger.read_stream("rollout-r0") if e.kind == "ModelCalled").sampled_ids.data
-    tamper(
-        ledger,
-        "blob_chunk",
-        f"data = '\\x050000000600000009000000' WHERE blob_no = (SELECT blob_no FROM blob WHERE blob_id = '\\x{ref.blob_id}')",
-    )
+    call_ids = [history.call("r0"), history.call("r0", 1)]
+    event_id = next(e.event_id for e in ledger.read_stream("rollout-r0") if e.kind == "ModelCalled")
+    with ledger.connection() as conn:
+        kept = conn.execute("SELECT encode(sampled, 'hex') FROM token_live WHERE event_id = %s", (event_id,)).fetchone()
+    assert kept is not None
+    tamper(ledger, "token_live", f"sampled = '\\x050000000600000009000000' WHERE event_id = '{event_id}'")
     trace = lineage.trace_rollout(ledger, "r0")
-    assert failed(trace) == ["blobs", "tokens"]
+    assert failed(trace) == ["tokens"]
+    assert f"call {event_id}: sampled_ids" in next(check.detail for check in trace.checks if not check.passed)
     assert trace.calls[0].sampled_ids is None
     assert trace.calls[0].prompt_ids == (1, 2)
+    assert trace.calls[1].sampled_ids == (5, 6, 7)
+    tamper(ledger, "token_live", f"sampled = '\\x{kept[0]}' WHERE event_id = '{event_id}'")
+    history.end("r0", call_ids)
+    assert pack_rollout(ledger, "r0").calls == 2
+    assert lineage.trace_rollout(ledger, "r0").calls[0].sampled_ids == (5, 6, 7)
+    tamper(ledger, "token_pack", "data = overlay(data PLACING '\\xff' FROM octet_length(data) - 20)")
+    trace = lineage.trace_rollout(ledger, "r0")
+    assert failed(trace) == ["tokens"]
+    assert [call.sampled_ids for call in trace.calls] == [None, None]
 
 
 def test_a_changed_verdict_is_a_failed_check(ledger: LedgerHandle, history: Any) -> None:

@@ -21,6 +21,7 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage import bound_calls, calls_digest
 from ledger.store import New
+from ledger.token_packing import pack_rollout
 from training.bundles import Harness
 from training.rollout.gateway import Gateway, RolloutCalls, Upstream
 from training.rollout.harness import Act, Answer, Ask, CallFailed, End, Episode, Record, drive
@@ -80,12 +81,16 @@ class Site:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection did, in slots: expected, filled before, run now; and the unfinished attempts that it superseded."""
+    """What a collection did, in slots: expected, filled before, run now; and the unfinished attempts that it superseded.
+
+    `unpacked` is the number of rollouts whose tokens stay staged because they do not fit what their events committed to.
+    """
 
     expected: int
     already: int
     ran: int
     superseded: int
+    unpacked: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,7 @@ class _Work:
     site: Site
     run: Run
     session: aiohttp.ClientSession
+    unpacked: list[str]
 
 
 @dataclass(frozen=True)
@@ -119,15 +125,18 @@ async def collect(
         await _dispatch(site, run, groups)
         by_id = {run.group_id(group): group for group in groups}
         known = await asyncio.to_thread(attempts, site.ledger, list(by_id))
-        superseded = await _supersede(site, run, [attempt for attempt in known if not attempt.ended])
+        unpacked: list[str] = []
+        superseded = await _supersede(site, run, [attempt for attempt in known if not attempt.ended], unpacked)
         slots = list(_open_slots(by_id, known))
         expected = sum(group.size for group in by_id.values())
         progress(expected - len(slots))
-        await _run_all(site, run, slots, concurrency, progress)
-        return Collected(expected, expected - len(slots), len(slots), superseded)
+        await _run_all(site, run, slots, concurrency, progress, unpacked=unpacked)
+        return Collected(expected, expected - len(slots), len(slots), superseded, len(unpacked))
 
 
-async def _run_all(site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None]) -> None:
+async def _run_all(
+    site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
+) -> None:
     gate = asyncio.Semaphore(concurrency)
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
 
@@ -139,7 +148,7 @@ async def _run_all(site: Site, run: Run, slots: Sequence[_Slot], concurrency: in
     try:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
-                tasks.create_task(fill(_Work(site, run, session), slot))
+                tasks.create_task(fill(_Work(site, run, session, unpacked), slot))
     except BaseExceptionGroup as group:
         # The slots fail alike when the ledger cannot be written: one error says it.
         misuse = group.subgroup(TallyError)
@@ -163,7 +172,7 @@ async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
         await site.appender.append(events[start : start + DISPATCH_BATCH])
 
 
-async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt]) -> int:
+async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt], unpacked: list[str]) -> int:
     for attempt in unfinished:
         events = await asyncio.to_thread(site.ledger.read_stream, f"rollout-{attempt.rollout_id}")
         call_ids = bound_calls(events)
@@ -173,6 +182,7 @@ async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt]) -> int
             wall_s=None, sampling_s=None, tool_s=None, superseded=True,
         )  # fmt: skip
         await site.appender.append([site.ledger.new(body, correlation_id=run.run_id)])
+        await _pack(site, attempt.rollout_id, unpacked)
     return len(unfinished)
 
 
@@ -293,4 +303,12 @@ async def _end(work: _Work, made: tuple[str, RolloutCalls], episode: Episode, en
         await site.appender.append(events)
     except IdempotencyConflict:
         # Another collector superseded this attempt while it ran; its end stands and this late one is not counted.
-        return
+        pass
+    await _pack(site, rollout_id, work.unpacked)
+
+
+async def _pack(site: Site, rollout_id: str, unpacked: list[str]) -> None:
+    """Pack an ended rollout's tokens in a thread; what does not fit its events stays staged, where verification finds it."""
+    packed = await asyncio.to_thread(pack_rollout, site.ledger, rollout_id)
+    if packed.faults:
+        unpacked.append(rollout_id)

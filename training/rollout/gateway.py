@@ -147,6 +147,7 @@ class Gateway:
         A call in flight whose client has left is cut off.
         """
         self._registered.pop(rollout_id, None)
+        self._recorder.linkers.drop(rollout_id)
         calls = self._rollouts.close(rollout_id)
         for call in self._calls.values() if calls.in_flight else ():
             if call.facts.rollout_id == rollout_id:

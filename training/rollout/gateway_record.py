@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Literal
 
+from ledger import ids
 from ledger.appender import Appender
 from ledger.blobs import Pending
 from ledger.canonical import digest
 from ledger.errors import LedgerUnavailable
-from ledger.events import BlobRef, ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.model_call import CallRole, ErrorSource
+from ledger.events import BlobRef, ModelCallDispatched, ModelCalled, VersionSpan
+from ledger.events.model_call import CallRole, ErrorSource, call_stream, called_key
 from ledger.ledger import LedgerHandle
 from ledger.store import New
-from ledger.tokens import FLOAT32, INT32
+from ledger.tokens import CapturedTokens, captured
 from training.rollout.capture import TokenTrace, usage_of
+from training.rollout.gateway_links import Linkers
 from training.rollout.gateway_request import ChatRequest, code, sampling_of
 from training.rollout.gateway_upstream import TOKENS_MISSING, Upstream
 
@@ -89,6 +90,7 @@ class Recorder:
 
     def __init__(self, ledger: LedgerHandle, appender: Appender, *, timeout_s: float) -> None:
         self.ledger, self.appender, self.timeout_s = ledger, appender, timeout_s
+        self.linkers = Linkers()
 
     def prepare(self) -> None:
         """Fetch what later calls need from the database, so that none of them blocks the event loop."""
@@ -142,14 +144,26 @@ class Recorder:
             LedgerUnavailable: it could not be written in time.
             TallyError: as `ledger.store.append`.
         """
-        body, pending = self._called(facts, result, latency_s, queued_s)
-        new = self.ledger.new(body, *pending, correlation_id=facts.correlation_id, causation_id=intent_id)
-        await self._append(new, late=lambda: late(body.response), again=True)
+        tokens = self._captured(facts, result.trace)
+        body, pending = self._called(facts, result, tokens, latency_s, queued_s)
+        new = self.ledger.new(body, *pending, correlation_id=facts.correlation_id, causation_id=intent_id, tokens=tokens.staged)
+        event_id = await self._append(new, late=lambda: late(body.response), again=True)
+        if facts.rollout_id is not None:
+            # Only now may others continue it: a parent is always durable before its children.
+            self.linkers.add(facts.rollout_id, event_id, result.trace.prompt_ids, result.trace.sampled_ids)
         return body.response
 
-    def _called(self, facts: CallFacts, result: CallResult, latency_s: float, queued_s: float) -> tuple[ModelCalled, list[Pending]]:
-        trace = result.trace
-        arrays, pending = self._arrays(trace)
+    def _captured(self, facts: CallFacts, trace: TokenTrace) -> CapturedTokens:
+        ledger, stream = self.ledger, call_stream(facts.rollout_id, facts.call_id)
+        event_id = ids.event_id(ledger.ledger_id, ledger.project, stream, called_key(facts.call_id))
+        link = None if facts.rollout_id is None else self.linkers.find(facts.rollout_id, trace.prompt_ids)
+        arrays = (trace.prompt_ids, trace.sampled_ids, trace.logprobs)
+        return captured(arrays, event_id=event_id, subject=ledger.subject(ledger.subject_id), link=link)
+
+    def _called(
+        self, facts: CallFacts, result: CallResult, tokens: CapturedTokens, latency_s: float, queued_s: float
+    ) -> tuple[ModelCalled, list[Pending]]:
+        pending: list[Pending | None] = []
         response_media = "application/json" if result.response else "application/octet-stream"
         for data, media in ((result.error, result.content_type[:100]), (result.body, response_media)):
             pending.append(None if data is None else self.ledger.pending(data, media=media))
@@ -159,24 +173,15 @@ class Recorder:
         body = ModelCalled(
             call_id=facts.call_id, rollout_id=facts.rollout_id, index=facts.index, participant=facts.participant, role=facts.role,
             status=result.status, error_source=result.source, error=None if error is None else error.ref, http_status=result.http_status,
-            response=None if response is None else response.ref, prompt_ids=arrays[0], sampled_ids=arrays[1], logprobs=arrays[2],
-            logprobs_mode=None if arrays[2] is None else facts.upstream.logprobs_mode, tokens_missing=_missing(facts.upstream, result),
+            response=None if response is None else response.ref, prompt_ids=tokens.prompt_ids, sampled_ids=tokens.sampled_ids,
+            logprobs=tokens.logprobs,
+            logprobs_mode=None if tokens.logprobs is None else facts.upstream.logprobs_mode,
+            tokens_missing=_missing(facts.upstream, result),
             finish_reason=code(finish) if isinstance(finish, str) else None, sampling=sampling_of(facts.request, facts.upstream),
             usage=usage_of(result.response), version_spans=_spans(facts.upstream, result), attempts=result.attempts,
             latency_s=latency_s, queued_s=queued_s, stream_complete=result.stream_complete,
         )  # fmt: skip
         return body, [item for item in pending if item is not None]
-
-    def _arrays(self, trace: TokenTrace) -> tuple[list[TokenArray | None], list[Pending | None]]:
-        arrays: list[TokenArray | None] = []
-        pending: list[Pending | None] = []
-        for data, media in ((trace.prompt_ids, INT32), (trace.sampled_ids, INT32), (trace.logprobs, FLOAT32)):
-            item = None if data is None else self.ledger.pending(data, media=media)
-            pending.append(item)
-            arrays.append(
-                None if item is None or data is None else TokenArray(data=item.ref, count=len(data) // 4, sha256=sha256(data).hexdigest())
-            )
-        return arrays, pending
 
     async def _append(self, new: New, *, late: Callable[[], None], again: bool) -> str:
         deadline = asyncio.get_running_loop().time() + self.timeout_s

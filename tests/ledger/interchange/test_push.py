@@ -26,6 +26,7 @@ from ledger.lineage_steps import WITHHELD
 from ledger.prove import write_proof
 from ledger.shred import shred
 from ledger.tables import METADATA, READ_MODELS
+from ledger.token_packing import pack_stream
 from ledger.tree import inclusion
 from ledger.verify import verify
 from ledger.verify_events import EventPass
@@ -494,25 +495,14 @@ def test_verify_finds_what_no_log_brought_and_a_log_that_was_changed(laptop: Any
 
 
 def staged_calls(sealed: Any) -> list[Any]:
-    """Stream and event ids of the model calls, for which tokens are staged now."""
+    """Stream and event ids of the model calls whose tokens are staged."""
     with sealed.ledger.connection() as conn:
-        rows = conn.execute("SELECT stream_id, event_id FROM event WHERE kind = 'ModelCalled' ORDER BY id").fetchall()
-        for stream_id, event_id in rows:
-            conn.execute(
-                "INSERT INTO token_live VALUES (%s, %s, %s, NULL, 0, '\\x01', '\\x02', '\\x03')",
-                (event_id, stream_id, sealed.ledger.subject_id),
-            )
-    return rows
+        return list(conn.execute("SELECT stream_id, event_id FROM token_live ORDER BY event_id").fetchall())
 
 
 def packed(sealed: Any, rows: Any) -> None:
     """The staged tokens become one pack."""
-    with sealed.ledger.connection() as conn:
-        conn.execute(
-            "SELECT pack_tokens(%s, %s, %s, (SELECT sha256(string_agg(token_row_digest(t), ''::bytea ORDER BY t.event_id)) FROM token_live AS t),"
-            " 'packed')",
-            (rows[0][0], sealed.ledger.subject_id, [row[1] for row in rows]),
-        )
+    assert pack_stream(sealed.ledger, rows[0][0]).packs == 1
 
 
 def test_packed_tokens_take_the_place_of_staged_ones(laptop: Any, centre: Any, sealed: Write) -> None:

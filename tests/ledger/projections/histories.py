@@ -47,7 +47,7 @@ def participants() -> st.SearchStrategy[list[Participant]]:
 
 def bodies(blob: Any) -> st.SearchStrategy[EventBody]:
     """Any event that a read model is folded from, about few enough things that they meet."""
-    array = st.builds(TokenArray, data=st.just(blob), count=st.integers(0, 9), sha256=st.just(D[0]))
+    array = st.builds(TokenArray, count=st.integers(0, 9), commitment=st.just(D[0]))
     condition = st.builds(ConditionResult, name=text, status=st.sampled_from(["passed", "failed", "error"]), in_basis=st.booleans(),
                           evidence=st.none() | st.just(blob))  # fmt: skip
     maybe, maybe_rollout, passed = st.none() | name, st.none() | rollout, st.none() | st.booleans()

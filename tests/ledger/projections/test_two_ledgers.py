@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.blobs import PUBLIC, pending
+from ledger.blobs import pending
 from ledger.events import BundleSealed, EventBody
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.projections import MODELS, catch_up
@@ -15,7 +15,7 @@ from tests.conftest import Cluster
 from tests.ledger.projections.histories import D, bodies, reference, table
 from tests.ledger.projections.test_fold import PHASES, PROJECTS
 
-BLOB = pending(b"content", media="text/plain", subject_id=PUBLIC)
+BLOB = pending(b"content", media="text/plain")
 ONE, OTHER = "019a0000-0000-7000-8000-000000000001", "019a0000-0000-7000-8000-000000000002"
 
 

@@ -11,7 +11,10 @@ import aiohttp
 import pytest
 
 from ledger.events import ModelCallDispatched, ModelCalled, Participant, RolloutEnded, RolloutStarted
+from ledger.events.model_call import call_stream
 from ledger.ledger import LedgerHandle, open_ledger
+from ledger.token_calls import TokenCall
+from ledger.token_reading import read_tokens, streams_of
 from tests.conftest import Cluster
 from training.rollout.gateway import Gateway, Limits
 from training.rollout.scripted import ScriptedServer
@@ -96,6 +99,13 @@ class Rig:
     def called(self, rollout_id: str) -> list[ModelCalled]:
         """Results in a rollout's stream."""
         return [e for e in self._stream(rollout_id) if isinstance(e, ModelCalled)]
+
+    def tokens(self, rollout_id: str | None = None, call_id: str = "") -> list[TokenCall]:
+        """Arrays of a rollout's calls in the order in which they were recorded, or of a call that belongs to none; checked."""
+        events = [e for e in self.ledger.read_stream(call_stream(rollout_id, call_id)) if e.kind == "ModelCalled"]
+        with self.ledger.connection() as conn:
+            found = read_tokens(conn, streams_of(conn, [event.event_id for event in events]))
+        return [found[event.event_id] for event in events]
 
     def _stream(self, rollout_id: str) -> list[Any]:
         return [recorded.body for recorded in self.ledger.read_stream(f"rollout-{rollout_id}")]

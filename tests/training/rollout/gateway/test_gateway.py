@@ -3,24 +3,16 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from ledger.events.model_call import TokenArray
-from ledger.tokens import array_of
 from training.rollout.gateway import Upstream
 from training.rollout.gateway_rollouts import dangling_intents, unattributed_calls
 from training.rollout.scripted import STOP_TOKEN, Fault
 from training.worlds import AssistantTurn
 
 from .conftest import ASK, Rig
-
-
-def array(rig: Rig, tokens: TokenArray | None) -> Any:
-    assert tokens is not None
-    return array_of(tokens, rig.ledger.blob(tokens.data.blob_id))
 
 
 async def test_a_call_is_recorded_with_its_real_tokens_and_the_client_sees_only_what_it_asked_for(rig: Rig) -> None:
@@ -37,9 +29,11 @@ async def test_a_call_is_recorded_with_its_real_tokens_and_the_client_sees_only_
     assert reply.headers["X-Tally-Call-Id"] == intent.call_id == called.call_id
     assert intent.added_fields == ["return_token_ids", "logprobs", "top_logprobs"]
     text = 'To list them.query_tickets{"priority": "P1"}'
-    assert array(rig, called.sampled_ids).tolist() == [*text.encode(), STOP_TOKEN]
-    assert bytes(array(rig, called.prompt_ids).astype(np.uint8)) == json.dumps(ASK, separators=(",", ":")).encode()
-    assert len(array(rig, called.logprobs)) == len(text) + 1
+    (held,) = rig.tokens(rollout_id)
+    assert held.prompt is not None and held.sampled is not None and held.logprobs is not None
+    assert held.sampled.tolist() == [*text.encode(), STOP_TOKEN]
+    assert bytes(held.prompt.astype(np.uint8)) == json.dumps(ASK, separators=(",", ":")).encode()
+    assert len(held.logprobs) == len(text) + 1
     assert called.logprobs_mode == "processed_logprobs"
     assert called.status == "completed"
     assert called.finish_reason == "tool_calls"
@@ -99,7 +93,7 @@ async def test_a_stream_gives_the_client_the_same_answer_and_the_ledger_the_same
     assert all("prompt_token_ids" not in c for c in chunks)
     first, second = rig.called(rollout_id)
     for name in ("prompt_ids", "sampled_ids", "logprobs"):
-        assert getattr(first, name).sha256 == getattr(second, name).sha256, name
+        assert getattr(first, name).commitment == getattr(second, name).commitment, name
     assert second.stream_complete is True
     assert second.response is not None
     message = json.loads(rig.ledger.blob(second.response.blob_id))["choices"][0]["message"]

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ledger.tokens import array_of
 from training.rollout.engine import Engine
 from training.rollout.gateway import Upstream
 
@@ -33,8 +32,8 @@ def tokenizer(vllm_engine: Engine) -> Any:
 
 def ids(rig: Rig, rollout_id: str) -> list[tuple[list[int], list[int], list[float]]]:
     return [
-        tuple(array_of(a, rig.ledger.blob(a.data.blob_id)).tolist() for a in (c.prompt_ids, c.sampled_ids, c.logprobs) if a is not None)  # type: ignore[misc]
-        for c in rig.called(rollout_id)
+        tuple(array.tolist() for array in (call.prompt, call.sampled, call.logprobs) if array is not None)  # type: ignore[misc]
+        for call in rig.tokens(rollout_id)
     ]
 
 
