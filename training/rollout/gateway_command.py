@@ -5,6 +5,7 @@ import signal
 from typing import Annotated, get_args
 
 import typer
+import uvloop
 
 from ledger.connect import connect
 from ledger.errors import SettingsError, TallyError
@@ -74,7 +75,7 @@ def gateway(
     try:
         settings = Settings()
         upstreams = dict(upstream_of(text, dict(os.environ)) for text in upstream)
-        asyncio.run(serve(settings, upstreams, host=host, port=settings.gateway_port if port is None else port))
+        uvloop.run(serve(settings, upstreams, host=host, port=settings.gateway_port if port is None else port))
     except TallyError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         raise typer.Exit(2) from error
