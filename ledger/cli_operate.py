@@ -19,6 +19,8 @@ from ledger.ids import utc_now
 from ledger.log_root import LogProof
 from ledger.restore import check as check_backup
 from ledger.restore import restore as restore_backup
+from ledger.seal_files import seal_files
+from ledger.seal_fork import fork as fork_log
 from ledger.terminal import cell, console, print_json
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", file_okay=False, help="Folder of the backup.")]
@@ -88,9 +90,15 @@ def restore(
     *,
     check: Annotated[bool, typer.Option("--check", help="Load nothing; say whether the ledger here continues the backup's log.")] = False,
     dagster: Annotated[bool, typer.Option("--dagster/--no-dagster", help="Restore Dagster's database too.")] = True,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Go on sealing under a new name: checkpoints beyond this backup were published.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the ledger of a backup in an empty database, proved to be the same log."""
+    """Make the ledger of a backup in an empty database, proved to be the same log.
+
+    Where checkpoints beyond the backup were published, sealing it refuses until it goes on under a new name, which --fork begins.
+    """
     settings = asked_settings(ctx)
     if check:
         with open_asked(ctx) as ledger, _bar("check") as progress:
@@ -102,6 +110,10 @@ def restore(
             restored = restore_backup(folder, database_url(settings), settings, dagster=dagster, progress=progress)
         manifest, kept = restored.manifest, restored.kept
         said = f"restored {manifest.tables['event'].rows} events; the log is the one that was backed up {manifest.made_at}"
+        if fork:
+            with open_asked(ctx) as ledger:
+                sealed = fork_log(ledger, seal_files(settings))
+            said += f"; it goes on as {sealed.origin} from position {sealed.size}"
     if as_json:
         print_json({"checked_only": check, "log": dataclasses.asdict(manifest.log), "kept": kept, "left_out": manifest.left_out})
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger.cli import run
+from ledger.events import RewardDerived
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
 from tests.conftest import Cluster
@@ -37,6 +38,31 @@ def test_backup_restore_and_check_say_what_they_proved(
     assert run(["backup", folder], settings=here) == 2
     assert "exists; expected the name of a folder that does not" in capsys.readouterr().err
     cluster.drop(str(there.database_url))
+
+
+def reward(reward_id: str) -> RewardDerived:
+    return RewardDerived(reward_id=reward_id, rollout_id="r", rule="rule", rule_id="0" * 64, verdict_ids=[], value=1.0, reason="")
+
+
+def test_a_restore_below_a_published_checkpoint_goes_on_under_a_new_name(
+    ledger: LedgerHandle, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Settings(data_dir=tmp_path / "here", database_url=ledger.url)
+    ledger.append([ledger.new(reward("kept"))])
+    assert run(["seal", "--once"], settings=here) == 0
+    assert run(["backup", str(tmp_path / "copy")], settings=here) == 0
+    ledger.append([ledger.new(reward("lost"))])
+    assert run(["seal", "--once"], settings=here) == 0
+    again = Settings(data_dir=tmp_path / "here", database_url=cluster.migrated_database())
+    assert run(["restore", str(tmp_path / "copy")], settings=again) == 0
+    assert run(["seal", "--once"], settings=again) == 1
+    assert "REFUSED" in capsys.readouterr().err
+    forked = Settings(data_dir=tmp_path / "here", database_url=cluster.migrated_database())
+    assert run(["restore", str(tmp_path / "copy"), "--fork"], settings=forked) == 0
+    assert "/fork-1 from position" in capsys.readouterr().out
+    assert run(["seal", "--once"], settings=forked) == 0
+    for url in (again.database_url, forked.database_url):
+        cluster.drop(str(url))
 
 
 def test_another_ledger_does_not_continue_a_backup(
