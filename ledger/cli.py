@@ -74,7 +74,12 @@ def migrate(ctx: typer.Context) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_output()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
@@ -87,7 +92,6 @@ def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
     try:
         _load_commands(arguments)
         app(list(arguments), prog_name="tally", obj=settings)
-        sys.stdout.flush()
     except TallyError as error:
         console(error=True).print(cell(f"{type(error).__name__}: {error}"), soft_wrap=True)
         return 2
@@ -95,12 +99,16 @@ def run(arguments: Sequence[str], *, settings: Settings | None = None) -> int:
         console(error=True).print("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of a pipe has gone; without this the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         return 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
     return 0
+
+
+def _let_go_of_output() -> None:
+    # The reader of a pipe has gone; without this the interpreter complains when it flushes at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def load_all() -> None:

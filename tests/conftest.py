@@ -1,6 +1,7 @@
 """Fixtures for all tests: real PostgreSQL servers, a migrated template, a fresh ledger for each test."""
 
 import itertools
+import os
 import secrets
 import shutil
 import tempfile
@@ -15,6 +16,8 @@ from ledger import embedded
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.migrate import upgrade
 
+# The width of whoever starts the tests is not that of a pipe, for which most output is made here.
+os.environ.pop("COLUMNS", None)
 pytest_plugins = ["tests.fixtures_vllm"]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from ledger.blobs import PUBLIC, pending
+from ledger.blobs import pending
 from ledger.events import (
     BundleSealed,
     ConditionResult,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.bench
 EVENTS = int(os.environ.get("TALLY_BENCH_EVENTS", "100000"))
 ROUNDS, TURNS, SLOTS = int(os.environ.get("TALLY_BENCH_ROUNDS", "5")), 6, 8
 DIGEST = "a" * 64
-BLOB = pending(b"content", media="text/plain", subject_id=PUBLIC)
+BLOB = pending(b"content", media="text/plain")
 
 # State of every rollout in one pass: each body is parsed once, and OFFSET 0 keeps the planner from parsing it again for every column.
 CONTROL = """

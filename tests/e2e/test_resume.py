@@ -46,7 +46,12 @@ def demo(folder: Path, url: str) -> "subprocess.Popen[bytes]":
     """The demo of the experiment on a database, started as its user does."""
     path = folder / "resume.toml"
     path.write_text(EXPERIMENT)
-    environment = {**os.environ, "TALLY_DATABASE_URL": url, "TALLY_DATA_DIR": str(folder / "data"), "COLUMNS": "160"}
+    environment = {
+        **os.environ,
+        "TALLY_DATABASE_URL": url,
+        "TALLY_DATA_DIR": str(folder / f"data-{url.rpartition('/')[2]}"),
+        "COLUMNS": "160",
+    }
     command = [sys.executable, "-m", "ledger.cli", "demo", "--experiment", str(path), "--without-model"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 

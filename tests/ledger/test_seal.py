@@ -54,6 +54,7 @@ def rolled_back_to(ledger: LedgerHandle, size: int) -> None:
     gone = f"(SELECT id FROM event_order WHERE position > {size})"
     behind(
         ledger, f"DELETE FROM edge WHERE id IN {gone}", f"DELETE FROM blob_use WHERE id IN {gone}", f"DELETE FROM event_key WHERE id IN {gone}",
+        "DELETE FROM token_live AS t WHERE NOT EXISTS (SELECT FROM event_key AS k WHERE k.event_id = t.event_id)",
         f"DELETE FROM event WHERE id IN {gone}", f"DELETE FROM event_order WHERE position > {size}",
         f"DELETE FROM order_step WHERE position > {size}", f"DELETE FROM checkpoint WHERE size > {size}",
         f"DELETE FROM tree_tile WHERE index >= ({size} >> (8 * (level + 1)))",

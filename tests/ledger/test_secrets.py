@@ -9,9 +9,11 @@ import pytest
 
 from ledger import tokens
 from ledger.errors import SecretFound, SettingsError
-from ledger.events import ModelCalled, RewardDerived, TokenArray, VersionSpan
+from ledger.events import ModelCalled, RewardDerived, VersionSpan
 from ledger.ledger import Guards, LedgerHandle, open_ledger
 from ledger.secrets import OFF, Scanner, is_text, scanner
+from ledger.token_reading import read_tokens
+from tests.token_histories import held
 
 
 def letters(count: int, alphabet: str = string.ascii_letters + string.digits) -> str:
@@ -91,16 +93,21 @@ def test_off_looks_at_nothing(ledger_url: str) -> None:
 def test_a_call_with_tokens_is_never_redacted(ledger: LedgerHandle) -> None:
     """The text and the tokens of a call fit each other and their hashes only when both are kept as they were."""
     said, ids = f'{{"content": "{ONE}"}}', tokens.ids_bytes([5, 6, 7])
-    response, sampled = ledger.pending(said, media="application/json"), ledger.pending(ids, media="int32")
+    response, own = ledger.pending(said, media="application/json"), held(ledger, (None, ids, None), "x", "c")
     body = ModelCalled(
         call_id="c", rollout_id="x", index=0, participant="agent", role="agent", status="completed", response=response.ref,
-        sampled_ids=TokenArray(data=sampled.ref, count=3, sha256=sha256(ids).hexdigest()), logprobs_mode=None, finish_reason="stop",
+        sampled_ids=own.sampled_ids, logprobs_mode=None, finish_reason="stop",
         usage={"completion_tokens": 3}, version_spans=[VersionSpan(model_version="m", start=0, end=3)], attempts=1, latency_s=0.1,
     )  # fmt: skip
-    ledger.append([ledger.new(body, response, sampled)])
+    event_id = ledger.append([ledger.new(body, response, tokens=own.staged)]).events[0].event_id
     assert ledger.blob(response.ref.blob_id).decode() == said
-    assert ledger.blob(sampled.ref.blob_id) == ids
-    assert (response.subject_id[:7], sampled.subject_id) == ("secret:", "project:test")
+    with ledger.connection() as conn:
+        row = conn.execute("SELECT stream_id, subject_id FROM token_live").fetchone()
+        assert row is not None
+        read = read_tokens(conn, [row[0]])[event_id].sampled
+    assert read is not None
+    assert tokens.ids_bytes(read.tolist()) == ids
+    assert (response.subject_id[:7], row[1]) == ("secret:", "project:test")
 
 
 def test_arrays_and_snapshots_are_not_read_as_text(ledger_url: str) -> None:

@@ -18,10 +18,10 @@ from .conftest import ASK, Rig, end_rollout
 
 
 def staged(rig: Rig, rollout_id: str) -> list[tuple[bool, int, int]]:
-    """Of each staged call whether it has a parent, what it shares, and how many prompt ids it stores."""
+    """Of each staged call whether it has a parent, what it shares, and how many prompt ids it stores: 28 bytes are of the encryption."""
     with rig.ledger.connection() as conn:
         return conn.execute(
-            "SELECT t.parent IS NOT NULL, t.shared, octet_length(t.prompt) / 4 FROM token_live AS t JOIN event_key AS k USING (event_id)"
+            "SELECT t.parent IS NOT NULL, t.shared, (octet_length(t.prompt) - 28) / 4 FROM token_live AS t JOIN event_key AS k USING (event_id)"
             " JOIN stream_head AS h USING (stream_id) WHERE h.node_id = node_of(%s, %s) ORDER BY k.id",
             (rig.ledger.project, f"rollout-{rollout_id}"),
         ).fetchall()
