@@ -375,6 +375,36 @@ def blob_row(conn: Connection, rng: random.Random) -> list[int]:
 
 
 @change
+def staged_tokens(conn: Connection, rng: random.Random) -> list[int]:
+    """Staged tokens of a call are changed, moved, put under another parent or taken away."""
+    event_id, position = rng.choice(_calls(conn, "SELECT event_id FROM token_live"))
+    column = rng.choice(("prompt", "sampled", "logprobs"))
+    conn.execute(rng.choice((  # type: ignore[call-overload]
+        f"UPDATE token_live SET {column} = set_byte({column}, 20, get_byte({column}, 20) # 4) WHERE event_id = %s",
+        f"UPDATE token_live SET {column} = NULL WHERE event_id = %s", f"UPDATE token_live SET {column} = {column} || '\\x00' WHERE event_id = %s",
+        "UPDATE token_live SET shared = shared + 1 WHERE event_id = %s", "DELETE FROM token_live WHERE event_id = %s",
+        "UPDATE token_live SET subject_id = 'public' WHERE event_id = %s",
+        "UPDATE token_live SET stream_id = (SELECT min(stream_id) FROM stream_head) WHERE event_id = %s",
+    )), (event_id,))  # fmt: skip
+    return [position]
+
+
+@change
+def packed_tokens(conn: Connection, rng: random.Random) -> list[int]:
+    """A pack is changed, moved or taken away."""
+    packs = [(int(row[0]), int(row[1])) for row in conn.execute("SELECT pack_id, stream_id FROM token_pack ORDER BY 1")]
+    number, stream = rng.choice(packs)
+    conn.execute(rng.choice((
+        "UPDATE token_pack SET data = set_byte(data, 30, get_byte(data, 30) # 4) WHERE pack_id = %s",
+        "UPDATE token_pack SET data = substr(data, 1, octet_length(data) - 1) WHERE pack_id = %s",
+        "UPDATE token_pack SET calls = calls + 1 WHERE pack_id = %s", "DELETE FROM token_pack WHERE pack_id = %s",
+        "UPDATE token_pack SET subject_id = 'public' WHERE pack_id = %s",
+        "UPDATE token_pack SET stream_id = (SELECT min(stream_id) FROM stream_head) WHERE pack_id = %s",
+    )), (number,))  # fmt: skip
+    return [position for _, position in _calls(conn, f"SELECT event_id FROM event WHERE kind = 'ModelCalled' AND stream_id = {stream}")]
+
+
+@change
 def salt(conn: Connection, rng: random.Random) -> list[int]:
     """The salt of a subject is another."""
     conn.execute("UPDATE subject SET salt = %s WHERE salt IS NOT NULL", (rng.randbytes(32),))
@@ -499,3 +529,12 @@ def _blob(conn: Connection, rng: random.Random) -> tuple[int, list[int]]:
     ).fetchall()
     number, positions = rng.choice(rows)
     return int(number), [int(position) for position in positions]
+
+
+def _calls(conn: Connection, events: str) -> list[tuple[str, int]]:
+    """Event id and position of those of these events that are sealed."""
+    rows = conn.execute(  # type: ignore[call-overload]
+        f"SELECT k.event_id::text, o.position FROM event_key AS k JOIN event_order AS o USING (id) WHERE k.event_id IN ({events})"
+        " AND o.position <= (SELECT max(size) FROM checkpoint) ORDER BY 2"
+    ).fetchall()
+    return [(str(row[0]), int(row[1])) for row in rows]

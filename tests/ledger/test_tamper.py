@@ -16,6 +16,7 @@ from ledger.projections import catch_up
 from ledger.proof import VerifierKey
 from ledger.seal import default_origin, sealer
 from ledger.seal_files import SealFiles
+from ledger.token_packing import pack_rollout
 from ledger.verify import Report, examine, verify
 from tests.ledger.conftest import History
 from tests.ledger.tampering import CHANGES, READ_MODELS, any_position, leaf_again, located, other_body, tiles_again
@@ -61,6 +62,8 @@ def log(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]
         with sealer(ledger, files) as own:
             for number in range(ROLLOUTS):
                 write_rollout(history, number)
+                if number % 2:
+                    assert pack_rollout(ledger, f"rollout-{number}").packs == 1
                 if number % 5 == 4:
                     own.seal()
             own.seal()
