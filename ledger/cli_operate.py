@@ -1,6 +1,7 @@
 """Commands that operate a ledger: doctor, backup, restore, metrics. Writes to the terminal, folders and databases."""
 
 import dataclasses
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,8 @@ def metrics(
         except OSError as error:
             raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         try:
+            # Whoever starts this in the background may have left interrupts ignored.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             console().print(f"metrics on http://{host}:{bound}/metrics")
             threading.Event().wait()
         finally:
