@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import breadth_first_order
 
 from ledger.ledger import LedgerHandle
 
@@ -72,6 +70,10 @@ class Graph:
         """Numbers of everything that came from node number `start`, itself left out, over the kept edges or over all."""
         child, parent = (self.child_E, self.parent_E) if keep_E is None else (self.child_E[keep_E], self.parent_E[keep_E])
         size = len(self.ids_N)
+        # Only this search needs them, and every command would wait for the import.
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import breadth_first_order
+
         edges = coo_array((np.ones(len(child)), (parent, child)), shape=(size, size))
         # Edges stated twice do no harm in a search, and finding them would take a sort.
         edges.has_canonical_format = True

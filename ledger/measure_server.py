@@ -63,7 +63,7 @@ def facts(conn: Connection) -> Facts:
     """Version, settings and revision."""
     rows = conn.execute("SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", (list(SETTINGS),)).fetchall()
     settings = {str(name): str(setting) for name, setting in rows}
-    # This session asks for its own durability; what counts here is what others get.
+    # This connection asks for its own durability; what counts here is what others get.
     reset = conn.execute("SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'").fetchone()
     settings["synchronous_commit"] = str(reset[0]) if reset else settings["synchronous_commit"]
     exists = conn.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()

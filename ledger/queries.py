@@ -5,6 +5,7 @@ from typing import Any
 
 from ledger.canonical import parse
 from ledger.errors import UnknownId
+from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
 from ledger.projections import catch_up
 from ledger.queries_counts import choices, coverage, missing_rewards, outcomes
@@ -220,6 +221,11 @@ def resolve_any(ledger: LedgerHandle, prefix: str, nouns: Sequence[str] = ("rewa
         raise UnknownId(f"no noun {unknown[0]!r}; there are {', '.join(NOUNS)}")
     found: list[tuple[str, str]] = []
     with ledger.connection() as conn:
+        # A whole id is looked up; only a beginning of one needs a search through all names.
+        whole = {node_id(ledger.project, f"{noun}-{prefix}"): noun for noun in nouns if noun != "call"}
+        there = conn.execute("SELECT node_id FROM node WHERE node_id = ANY (%s)", (list(whole),)).fetchall()
+        if len(there) == 1 and "call" not in nouns:
+            return whole[int(there[0][0])], prefix
         for noun in nouns:
             source = "SELECT call_id AS id FROM call_view WHERE project = %(project)s" if noun == "call" else (
                 "SELECT substr(name, length(%(noun)s) + 2) AS id FROM node WHERE project = %(project)s"

@@ -93,7 +93,7 @@ def make_roles(conn: Connection, *, prefix: str = "tally", logins: Sequence[Logi
 
 
 def running_as_owner(conn: Connection) -> str | None:
-    """Why this session could change the log past its grants: it is a superuser, or acts as the owner of the events; None when it cannot."""
+    """Why this login could change the log past its grants: it is a superuser, or acts as the owner of the events; None when it cannot."""
     row = conn.execute(
         "SELECT current_user, r.rolsuper, pg_has_role(current_user, c.relowner, 'USAGE'), s.rolsuper, session_user"
         " FROM pg_roles AS r, pg_class AS c, pg_roles AS s"

@@ -40,7 +40,7 @@ PACK = b""
 _ARRAYS = ("prompt_ids", "sampled_ids", "logprobs")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiveRow:
     """A row of `token_live` as it is stored."""
 

@@ -11,6 +11,7 @@ from ledger.errors import CanonicalError, UnknownEventKind
 from ledger.events import EventBody
 from ledger.prepared import stamp
 from ledger.proof import LeafFields, leaf_hash
+from ledger.token_rows import LiveRow
 from ledger.upcast import CLASSES, decode
 
 Progress = Callable[[int, int], None]
@@ -69,19 +70,6 @@ class CarriedPack:
 
 
 @dataclass(frozen=True)
-class CarriedTokens:
-    """Staged tokens of one call."""
-
-    event_id: str
-    subject_id: str
-    parent: str | None
-    shared: int
-    prompt: bytes | None
-    sampled: bytes | None
-    logprobs: bytes | None
-
-
-@dataclass(frozen=True)
 class CarriedStream:
     """A stream with the version it was at where the range ends, and all that its source holds of its tokens."""
 
@@ -90,7 +78,7 @@ class CarriedStream:
     stream: str
     version: int
     packs: tuple[CarriedPack, ...] = ()
-    staged: tuple[CarriedTokens, ...] = ()
+    staged: tuple[LiveRow, ...] = ()
 
 
 @dataclass(frozen=True)

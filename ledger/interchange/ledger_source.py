@@ -16,7 +16,6 @@ from ledger.interchange.carried import (
     CarriedPack,
     CarriedStream,
     CarriedSubject,
-    CarriedTokens,
     Claim,
     Fork,
 )
@@ -25,6 +24,7 @@ from ledger.ledger import LedgerHandle
 from ledger.prepared import stamp
 from ledger.proof import Checkpoint, LeafFields, b64
 from ledger.subjects import ENCRYPTED, PUBLIC
+from ledger.token_rows import LiveRow
 from ledger.tree import TileReader, edge_root, inclusion
 
 Connection = psycopg.Connection[Any]
@@ -244,7 +244,7 @@ class LedgerSource:
                 "SELECT stream_id, subject_id, calls, data FROM token_pack WHERE stream_id = ANY (%s) ORDER BY pack_id", (list(stream_ids),)
             ):
                 packs.setdefault(row[0], []).append(CarriedPack(row[1], row[2], bytes(row[3])))
-            staged: dict[int, list[CarriedTokens]] = {}
+            staged: dict[int, list[LiveRow]] = {}
             for row in conn.execute(
                 "SELECT t.stream_id, t.event_id::text, t.subject_id, t.parent::text, t.shared, t.prompt, t.sampled, t.logprobs"
                 " FROM token_live AS t JOIN event_key AS k USING (event_id) JOIN event_order AS o USING (id)"
@@ -252,7 +252,7 @@ class LedgerSource:
                 (list(stream_ids), self.claim.until),
             ):
                 arrays = [None if data is None else bytes(data) for data in row[5:]]
-                staged.setdefault(row[0], []).append(CarriedTokens(*row[1:5], *arrays))
+                staged.setdefault(row[0], []).append(LiveRow(*row[1:5], *arrays))
         for row in versions:
             found.append(CarriedStream(row[1], row[2], row[3], row[4], tuple(packs.get(row[0], ())), tuple(staged.get(row[0], ()))))
         return found

@@ -17,11 +17,11 @@ from ledger.interchange.carried import (
     CarriedPack,
     CarriedStream,
     CarriedSubject,
-    CarriedTokens,
     Progress,
 )
 from ledger.interchange.ledger_source import LedgerSource
 from ledger.interchange.records import Record, Writer, line_of, writing
+from ledger.token_rows import LiveRow
 
 FORMAT = "tallystick/export/1"
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -169,7 +169,7 @@ def pack_of(record: Record) -> CarriedPack:
     return CarriedPack(record["subject_id"], record["calls"], record["data"])
 
 
-def tokens_of(record: Record) -> CarriedTokens:
+def tokens_of(record: Record) -> LiveRow:
     """The staged tokens in a record."""
     arrays = (record.get("prompt"), record.get("sampled"), record.get("logprobs"))
-    return CarriedTokens(record["event_id"], record["subject_id"], record.get("parent"), record["shared"], *arrays)
+    return LiveRow(record["event_id"], record["subject_id"], record.get("parent"), record["shared"], *arrays)

@@ -46,5 +46,4 @@ def test_an_audit_against_copying_out(ledger: LedgerHandle, tmp_path: Path) -> N
             began = time.perf_counter()
             assert examine(conn).intact
             audited.append(head.size / (time.perf_counter() - began))
-    report("events verified", passed, copied, "events/s")
-    report("whole audit", audited, copied, "events/s")
+    report("Auditing", {"COPY TO": copied, "events verified": passed, "whole audit": audited}, "COPY TO", "events/s")
