@@ -1,6 +1,7 @@
 """Bulk append: the rows of a batch in PostgreSQL's binary COPY format, and the copying of them. Writes the database."""
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ _KNOWN = (
 )
 _BLOBS = "SELECT blob_id, blob_no FROM blob WHERE blob_id = ANY (%s)"
 _HEADS = "UPDATE stream_head AS h SET version = u.version FROM unnest(%s, %s) AS u (stream_id, version) WHERE h.stream_id = u.stream_id"
-_BEGIN = "SELECT stream_ids, versions, taken, fresh_ids FROM begin_bulk(%s, %s, %s, %s, %s, %s, %s)"
+_BEGIN = "SELECT stream_ids, versions, made, taken, fresh_ids FROM begin_bulk(%s, %s, %s, %s, %s, %s, %s, %s)"
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _END = struct.pack("!h", -1)
 _NULL = struct.pack("!i", -1)
@@ -63,7 +64,7 @@ class Plan:
     Attributes:
         versions: of all events, known or new.
         placed: the new ones.
-        heads: stream id to its new version.
+        heads: stream id to its new version, of the streams that were there before.
     """
 
     versions: Versions
@@ -111,11 +112,12 @@ def _planned(items: Sequence[Prepared], begun: Sequence[Any], known_rows: Sequen
         if versions[stream] != version:
             raise VersionConflict(f"stream {stream!r} is at version {versions[stream]}; expected {version}")
     placed: list[Placed] = []
-    for item, ident in zip(fresh, begun[3] or (), strict=True):
-        versions[item.stream] += 1
-        placed.append(Placed(item, ident, streams[item.stream], versions[item.stream]))
-        done[item.event_id] = (versions[item.stream], True)
-    return Plan(done, tuple(placed), {new.stream_id: versions[new.item.stream] for new in placed})
+    for item, ident in zip(fresh, begun[4] or (), strict=True):
+        version = versions[item.stream] = versions[item.stream] + 1
+        placed.append(Placed(item, ident, streams[item.stream], version))
+        done[item.event_id] = (version, True)
+    old = {stream for stream, made in zip(heads, begun[2], strict=True) if not made}
+    return Plan(done, tuple(placed), {new.stream_id: versions[new.item.stream] for new in placed if new.item.stream in old} if old else {})
 
 
 def write(conn: Connection, ledger_id: str, project: str, items: Sequence[Prepared], expected: Mapping[str, int]) -> Versions:
@@ -125,13 +127,14 @@ def write(conn: Connection, ledger_id: str, project: str, items: Sequence[Prepar
         IdempotencyConflict, VersionConflict, InvalidEvent: as for `ledger.store.append`.
     """
     heads, children = heads_of(items), children_of(project, items)
+    events = Counter(item.stream for item in items)
     given = (
-        ledger_id, project, Texts(heads), Bigints(heads.values()), Texts(children), Bigints(children.values()),
-        Uuids(item.event_id for item in items),
+        ledger_id, project, Texts(heads), Bigints(heads.values()), Ints(events[stream] for stream in heads),
+        Texts(children), Bigints(children.values()), Uuids(item.event_id for item in items),
     )  # fmt: skip
     begun = conn.execute(_BEGIN, given).fetchone()
     assert begun is not None
-    rows = conn.execute(_KNOWN, (Uuids(map(str, begun[2])),)).fetchall() if begun[2] else []
+    rows = conn.execute(_KNOWN, (Uuids(map(str, begun[3])),)).fetchall() if begun[3] else []
     plan = _planned(items, begun, rows, expected)
     if plan.placed:
         place(conn, plan)
@@ -149,7 +152,8 @@ def place(conn: Connection, plan: Plan) -> None:
         with conn.cursor() as cursor, cursor.copy(statement.encode()) as stream:
             for piece in pieces(copied):
                 stream.write(piece)
-    conn.execute(_HEADS, (Bigints(plan.heads), Ints(plan.heads.values())))
+    if plan.heads:
+        conn.execute(_HEADS, (Bigints(plan.heads), Ints(plan.heads.values())))
 
 
 def pieces(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -113,7 +113,7 @@ def prepare(ledger_id: str, project: str, new: New, limits: Limits = LIMITS) -> 
         occurred = occurred.astimezone(UTC)
     _check_names(kind, stream, key, new, limits)
     data = body.canonical_bytes()
-    event_id = ids.event_id(ledger_id, project, stream, key)
+    event_id = _event_id(ledger_id, project, stream, key)
     head, tail = leaf_parts(
         LeafFields(
             ledger_id, event_id, project, stream, 0, kind, body.schema_version, canonical.NAME, stamp(occurred), new.actor_id,
@@ -157,6 +157,11 @@ def children_of(project: str, prepared: Sequence[Prepared]) -> dict[str, int]:
     """Name to node id of all further nodes that edges start at, sorted by id."""
     names = {name: node(project, name) for item in prepared for name in item.children}
     return dict(sorted(names.items(), key=lambda pair: pair[1]))
+
+
+def _event_id(*names: str) -> str:
+    """`ids.event_id` through the faster encoder."""
+    return ids.uuid_of(sha256(canonical.validated_bytes(["tallystick/event-id/1", *names], integers=False)).digest())
 
 
 @lru_cache(maxsize=16384)

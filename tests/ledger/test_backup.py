@@ -216,7 +216,7 @@ def test_a_changed_manifest_and_one_of_a_newer_release_are_refused(
     rewritten(folder, lambda value: value.update(revision="9999"))
     with pytest.raises(SchemaMismatch, match="9999"):
         restore(folder, empty, elsewhere)
-    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace("9999", "0003"))
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace("9999", "0004"))
     with pytest.raises(BackupError, match=r"manifest\.json has SHA-256"):
         restore(folder, empty, elsewhere)
     with pytest.raises(BackupError, match="is no backup"):

@@ -31,7 +31,7 @@ def reward(reward_id: str) -> RewardDerived:
     return RewardDerived(reward_id=reward_id, rollout_id="r", rule="rule", rule_id="0" * 64, verdict_ids=[], value=None, reason="none")
 
 
-def facts(revision: str | None = "0003", version: int = 180006, **settings: str) -> Facts:
+def facts(revision: str | None = "0004", version: int = 180006, **settings: str) -> Facts:
     return Facts(version, {**GOOD, **settings}, revision, NOW)
 
 
@@ -42,17 +42,17 @@ def order(**fields: float) -> Order:
 @pytest.mark.parametrize(
     ("check", "status"),
     [
-        (judge.versions(facts(), {}, "0003"), "ok"),
-        (judge.versions(facts("0002"), {}, "0003"), "fail"),
-        (judge.versions(facts(None), {}, "0003"), "fail"),
-        (judge.versions(facts("0004"), {}, "0003"), "fail"),
-        (judge.versions(facts(version=140011), {}, "0003"), "fail"),
+        (judge.versions(facts(), {}, "0004"), "ok"),
+        (judge.versions(facts("0002"), {}, "0004"), "fail"),
+        (judge.versions(facts(None), {}, "0004"), "fail"),
+        (judge.versions(facts("0005"), {}, "0004"), "fail"),
+        (judge.versions(facts(version=140011), {}, "0004"), "fail"),
         (judge.durability(facts()), "ok"),
         (judge.durability(facts(fsync="off")), "fail"),
         (judge.durability(facts(full_page_writes="off")), "fail"),
         (judge.durability(facts(synchronous_commit="off")), "warn"),
         (judge.durability(facts(data_checksums="off")), "warn"),
-        (judge.durability(Facts(180006, {}, "0003", NOW)), "unknown"),
+        (judge.durability(Facts(180006, {}, "0004", NOW)), "unknown"),
         (judge.encoding(facts()), "ok"),
         (judge.encoding(facts(server_encoding="SQL_ASCII")), "fail"),
         (judge.writable(facts(default_transaction_read_only="on")), "fail"),

@@ -105,7 +105,7 @@ WRITES = [
     "INSERT INTO event DEFAULT VALUES", "COPY event FROM STDIN", "COPY event_p0 FROM STDIN", "COPY edge FROM STDIN",
     "INSERT INTO blob_use VALUES (1, 1)", "INSERT INTO node VALUES (1, 'p', 'n')", "UPDATE stream_head SET version = 1",
     "INSERT INTO token_live DEFAULT VALUES", "SELECT nextval('event_id_seq')", "SELECT setval('event_id_seq', 1)",
-    "SELECT lock_heads('l', 'p', '{}', '{}')", "SELECT begin_bulk('l', 'p', '{}', '{}', '{}', '{}', '{}')",
+    "SELECT lock_heads('l', 'p', '{}', '{}')", "SELECT begin_bulk('l', 'p', '{}', '{}', '{}', '{}', '{}', '{}')",
     "SELECT pack_tokens(1, 's', '{}', '', '')", "INSERT INTO checkpoint VALUES ('o', 1, '', '')", "INSERT INTO tree_tile VALUES (0, 0, '')",
     "CREATE TABLE mine (x int)", *(f"DELETE FROM {name}" for name in READ_MODELS), "UPDATE projection_cursor SET position = 0",
     "INSERT INTO consumer_cursor VALUES ('c', 1)",
