@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ledger.blobs import PUBLIC, Pending
 from ledger.bundle import Bundle, BundleDraft
@@ -14,8 +14,8 @@ from ledger.methods import Bound
 from ledger.store import New
 from training.verifiers import Judge
 from training.worlds import World
+from training.worlds.source import VerifierKind
 
-VerifierKind = Literal["program", "state_diff", "judge", "human"]
 _BATCH = 100
 
 

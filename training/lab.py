@@ -1,6 +1,6 @@
 """Everything an experiment needs, opened from its file: worlds, verifiers, policies, model server, gateway. Starts processes."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from ledger.appender import Appender
-from ledger.bundle import Bundle, BundleDraft
+from ledger.bundle import Bundle
 from ledger.canonical import digest
 from ledger.errors import SettingsError, TallyError
 from ledger.events import RunConfigured
@@ -16,7 +16,6 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.settings import Settings
-from ledger.wheels import fetch_wheel
 from training.bundles import Harness
 from training.rewards import Reward, rewards
 from training.rollout import engine, policies
@@ -24,29 +23,16 @@ from training.rollout.collect import Group, Run, Site
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import tool_loop
 from training.rollout.judge import Judging
-from training.rollout.policies import Policy, Script
+from training.rollout.policies import Policy
 from training.rollout.pretrained import smollm2
 from training.rollout.scripted import ScriptedServer
 from training.run_config import Collection, RunConfig, TaskSource
 from training.verifiers import verifiers
-from training.worlds import World, bfcl, ticket_desk
-from training.worlds.bfcl import scripts as bfcl_scripts
-from training.worlds.bfcl.reference_ends import reference_ends
-from training.worlds.ticket_desk import bundles as desk_bundles
-from training.worlds.ticket_desk import scripts as desk_scripts
+from training.worlds import World
+from training.worlds.source import TaskQuery, WorldSource, source_of
 
 Say = Callable[[str], None]
 SMOLLM2 = "smollm2"
-SCRIPTS: Mapping[str, Mapping[str, Script]] = {"ticket_desk": desk_scripts.SCRIPTS, "bfcl": bfcl_scripts.SCRIPTS}
-"""World to its scripted policies by name."""
-_VERIFIERS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "ticket_desk": (
-        ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
-        ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
-    ),
-    "bfcl": (("bfcl_checker", "program"), ("end_state", "state_diff")),
-}  # fmt: skip
-"""World to its verifiers with their kinds; the first is the bundle's own, the others are second opinions."""
 
 
 class Lab:
@@ -63,17 +49,37 @@ class Lab:
         self._open.close()
 
     @cached_property
+    def _opened(self) -> tuple[tuple[TaskSource, WorldSource, World[Any]], ...]:
+        """The experiment's task sources with their worlds; sources that open alike share one."""
+        opened: dict[tuple[str, str], World[Any]] = {}
+        result = []
+        for tasks in self.config.tasks:
+            source = source_of(tasks.world)
+            opening = {name: tasks.options[name] for name in source.opening if name in tasks.options}
+            key = tasks.world, digest(opening)
+            if key not in opened:
+                opened[key] = source.open(self.settings, opening)
+                self._open.callback(getattr(opened[key], "close", lambda: None))
+            result.append((tasks, source, opened[key]))
+        return tuple(result)
+
+    @cached_property
     def worlds(self) -> dict[str, World[Any]]:
-        """The worlds that the experiment's tasks need, by name."""
-        opened: dict[str, World[Any]] = {}
-        for name in sorted({source.world for source in self.config.tasks}):
-            if name == "ticket_desk":
-                opened[name] = ticket_desk.TicketDesk()
-                continue
-            world = bfcl.Bfcl(fetch_wheel(bfcl.WHEEL, self.settings.data_dir / "wheels"), brief=True)
-            self._open.callback(world.close)
-            opened[name] = world
-        return opened
+        """The worlds that the experiment's tasks need, by name.
+
+        Raises:
+            SettingsError: two of them share a name and are not the same.
+        """
+        worlds: dict[str, World[Any]] = {}
+        for _, _, world in self._opened:
+            if worlds.setdefault(world.name, world) is not world:
+                raise SettingsError(f"two different worlds are called {world.name!r}; allowed: one opening of a world in an experiment")
+        return dict(sorted(worlds.items()))
+
+    @cached_property
+    def sources(self) -> dict[str, WorldSource]:
+        """World name to its kind."""
+        return {world.name: source for _, source, world in self._opened}
 
     @cached_property
     def harness(self) -> Harness:
@@ -85,8 +91,8 @@ class Lab:
         """World to its verifiers at work, the bundle's own first."""
         return {
             world: tuple(
-                Judging(verifiers.bind(name), kind, "bundle" if n == 0 else "second_opinion")  # type: ignore[arg-type]
-                for n, (name, kind) in enumerate(_VERIFIERS[world])
+                Judging(verifiers.bind(name), kind, "bundle" if n == 0 else "second_opinion")
+                for n, (name, kind) in enumerate(self.sources[world].verifiers)
             )
             for world in self.worlds
         }
@@ -100,18 +106,10 @@ class Lab:
     def bundles(self) -> tuple[Bundle, ...]:
         """All bundles of the experiment, in the order of its file."""
         return tuple(
-            Bundle(draft, self.worlds[draft.world].version, self.judgings[draft.world][0].verifier.ref.method_id, self.harness.harness_id)
-            for source in self.config.tasks
-            for draft in self._drafts(source)
+            Bundle(draft, world.version, self.judgings[world.name][0].verifier.ref.method_id, self.harness.harness_id)
+            for tasks, source, world in self._opened
+            for draft in source.tasks(world, TaskQuery(tasks.count, tasks.seed, tasks.options), self.settings)
         )
-
-    def _drafts(self, source: TaskSource) -> Sequence[BundleDraft]:
-        if source.world == "ticket_desk":
-            return desk_bundles.generate(source.count, seed=source.seed)
-        world = self.worlds["bfcl"]
-        assert isinstance(world, bfcl.Bfcl)
-        tasks = bfcl.load_tasks(fetch_wheel(bfcl.WHEEL, self.settings.data_dir / "wheels"), categories=[source.category])
-        return reference_ends(world, tasks[: source.count], self.settings.data_dir / "reference_ends")
 
     @cached_property
     def experiment_id(self) -> str:
@@ -168,9 +166,10 @@ class Lab:
         return [bundle for world in worlds for bundle in [b for b in self.bundles if b.draft.world == world][: collection.first]]
 
     def _scripted(self, world: str, name: str) -> Policy:
-        script = SCRIPTS[world].get(name)
+        scripts = self.sources[world].scripts
+        script = scripts.get(name)
         if script is None:
-            raise SettingsError(f"no policy {name!r} for world {world!r}; there is {SMOLLM2} and {', '.join(SCRIPTS[world])}")
+            raise SettingsError(f"no policy {name!r} for world {world!r}; there is {SMOLLM2} and {', '.join(scripts)}")
         return policies.scripted(self.ledger, name, script)
 
     def _smollm2(self, collection: Collection) -> Policy:

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,16 +18,16 @@ class TaskSource(_Table):
     """Where task bundles come from.
 
     Attributes:
-        world: ticket_desk or bfcl.
-        category: for bfcl, the category file.
+        world: a folder of `training/worlds`.
         count: how many, from the first on.
         seed: for generated tasks.
+        options: what the world further takes, such as BFCL's category.
     """
 
-    world: Literal["ticket_desk", "bfcl"]
-    category: str = "multi_turn_base"
+    world: str
     count: int = Field(ge=1)
     seed: int = 0
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class HarnessLimits(_Table):

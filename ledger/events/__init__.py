@@ -13,12 +13,23 @@ from ledger.events.rollout import (
     StateSnapshotted,
     ToolCalled,
 )
-from ledger.events.task import BundleSealed, GroupDispatched, HarnessRegistered, SplitRead, VerifierRegistered, WorldRegistered
+from ledger.events.task import (
+    BundleAdmitted,
+    BundleRejected,
+    BundleSealed,
+    CheckRan,
+    GroupDispatched,
+    HarnessRegistered,
+    SplitRead,
+    VerifierRegistered,
+    WorldRegistered,
+)
 from ledger.events.training import BatchAssembled, BatchRow, LossWeight, ModelVersionPublished, RunConfigured, UpdateApplied
 from ledger.events.verdict import ConditionResult, RewardDerived, VerdictGiven
 
 EVENT_CLASSES: tuple[type[EventBody], ...] = (
-    LedgerCreated, LogForked, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, SplitRead, GroupDispatched,
+    LedgerCreated, LogForked, WorldRegistered, VerifierRegistered, HarnessRegistered, BundleSealed, CheckRan,
+    BundleAdmitted, BundleRejected, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
     BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
@@ -29,7 +40,10 @@ __all__ = [
     "BatchAssembled",
     "BatchRow",
     "BlobRef",
+    "BundleAdmitted",
+    "BundleRejected",
     "BundleSealed",
+    "CheckRan",
     "ConditionResult",
     "Edge",
     "EngineRefreshed",

@@ -147,12 +147,22 @@ class RolloutEnded(EventBody):
 
 
 class FaultInjected(EventBody):
-    """A fault that was planted on purpose, in a stream of its own that attribution does not read."""
+    """A fault that was planted on purpose, in a stream of its own that attribution does not read; no edge leads to it either.
+
+    Attributes:
+        index: number of the fault in its rollout.
+        fault: its kind.
+        place: where it struck, such as `call:3` or `turn:1`.
+        seed: from which it was drawn.
+        plan_id: digest of the plan of faults.
+    """
 
     rollout_id: Identifier
     index: int = Field(ge=0)
     fault: Name
     place: Name
+    seed: int | None = None
+    plan_id: Digest | None = None
 
     def stream(self) -> str:
         """`fault-<rollout id>`."""

@@ -96,6 +96,80 @@ class BundleSealed(EventBody):
         ]
 
 
+CheckStatus = Literal["pass", "fail", "skip", "error"]
+Severity = Literal["fail", "warn", "advisory"]
+
+
+class CheckRan(EventBody):
+    """A check looked at one thing: a world version, a verifier version, an update.
+
+    Attributes:
+        subject: stream of what was looked at, such as `world-<digest>`.
+        check_id: the name that the check has in the field, such as `runtime.seed_control`.
+        method_id: digest of the check's source and parameters.
+        status: `skip` and `error` are no pass: nothing is known.
+        severity: what the policy makes of a failure.
+        policy_id: digest of the severity policy.
+        inputs_digest: over all that the check depended on beside the subject.
+        measured: JSON of what was measured and the evidence.
+        evidence_event_ids: events that show it.
+    """
+
+    subject: Name
+    check_id: Identifier
+    method_id: Digest
+    status: CheckStatus
+    severity: Severity
+    policy_id: Digest
+    inputs_digest: Digest
+    measured: BlobRef | None = None
+    evidence_event_ids: list[Identifier] = Field(default_factory=list)
+
+    def stream(self) -> str:
+        """The stream of the subject."""
+        return self.subject
+
+    def key(self) -> str:
+        """One a check, policy and inputs."""
+        return f"check:{self.check_id}:{self.method_id[:16]}:{self.policy_id[:16]}:{self.inputs_digest[:16]}"
+
+
+class _Gated(EventBody):
+    """What the gates made of a bundle.
+
+    Attributes:
+        statuses: check id to status, of every check of the policy, those not run included.
+        blocking: ids of the checks because of which it is rejected, sorted; empty when it is admitted.
+        policy_id: digest of the severity policy.
+        gate_id: digest over policy, checks, world checks and whatever else the decision depended on.
+        results: JSON of all results with measured values, evidence and remedies.
+    """
+
+    bundle_id: Digest
+    statuses: dict[str, CheckStatus]
+    blocking: list[Identifier]
+    policy: Name
+    policy_id: Digest
+    gate_id: Digest
+    results: BlobRef
+
+    def stream(self) -> str:
+        """`bundle-<digest>`."""
+        return f"bundle-{self.bundle_id}"
+
+    def key(self) -> str:
+        """One a gate: checks, policy or world checks that changed decide anew, and the newest decision counts."""
+        return f"gated:{self.gate_id}"
+
+
+class BundleAdmitted(_Gated):
+    """A bundle passed the environment gate and the task gate and may be trained on."""
+
+
+class BundleRejected(_Gated):
+    """A bundle did not pass, with the checks that say why."""
+
+
 class SplitRead(EventBody):
     """Somebody read bundles of a split, for selection or for a report."""
 

@@ -7,7 +7,8 @@ import pytest
 from ledger.errors import SettingsError
 from pipelines.resources import SHIPPED, ExperimentFiles
 from tests.pipelines.conftest import ONE_TASK
-from training.lab import SCRIPTS, SMOLLM2
+from training.lab import SMOLLM2
+from training.worlds.source import source_of
 
 
 def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
@@ -17,7 +18,7 @@ def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
         config = files.read(name)
         for collection in config.collect:
             worlds = collection.worlds or tuple({source.world for source in config.tasks})
-            assert collection.policy == SMOLLM2 or all(collection.policy in SCRIPTS[world] for world in worlds), collection
+            assert collection.policy == SMOLLM2 or all(collection.policy in source_of(world).scripts for world in worlds), collection
 
 
 def test_the_smoke_experiment_needs_no_model_and_no_download() -> None:

@@ -13,9 +13,10 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.store import New
-from training.bundles import VerifierKind, load
+from training.bundles import load
 from training.verifiers import Judge, JudgeTask, TraceStep, Verdict
 from training.worlds import Observation, ToolCall, World
+from training.worlds.source import VerifierKind
 
 JUDGED_ENDS = ("finished", "token_limit", "turn_limit", "context_full", "wall_clock")
 _BATCH = 50

@@ -1,20 +1,17 @@
 """Policies: a model or a script behind an endpoint, with how it samples. Publishes model versions to the ledger."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ledger.blobs import PUBLIC
-from ledger.bundle import BundleDraft
 from ledger.events import ModelVersionPublished
 from ledger.ledger import LedgerHandle
 from training.rollout.pretrained import template_digest, tokenizer_digest, version_digest, weights_digest
-from training.worlds import AssistantTurn
-
-Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
+from training.worlds.source import Script
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""What an experiment needs to know of a kind of world: how it is opened, where its tasks come from, who can act in it and who judges."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import training.worlds
+from ledger.bundle import BundleDraft
+from ledger.errors import SettingsError
+from ledger.settings import Settings
+from training.worlds import AssistantTurn, World
+
+VerifierKind = Literal["program", "state_diff", "judge", "human"]
+Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
+"""A scripted policy: what it answers in a task, turn by turn."""
+
+
+@dataclass(frozen=True)
+class TaskQuery:
+    """Which tasks an experiment wants.
+
+    Attributes:
+        count: how many, from the first on.
+        seed: for generated tasks.
+        options: what the world further takes, such as BFCL's category.
+    """
+
+    count: int
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorldSource:
+    """A kind of world. The folder `training/worlds/<name>` holds one as `SOURCE`; what it needs is imported and started in `open`.
+
+    Attributes:
+        name: the folder's name.
+        open: the world of a deployment with those of a query's options that `opening` names; it may have `close()`, which is then called.
+        tasks: the tasks that a query asks for.
+        verifiers: names with their kinds; the first is the bundle's own, the others are second opinions.
+        scripts: scripted policies by name; `oracle` replays the reference.
+        opening: names of the options that make another world, such as a server's command.
+    """
+
+    name: str
+    open: Callable[[Settings, Mapping[str, Any]], World[Any]]
+    tasks: Callable[[World[Any], TaskQuery, Settings], Sequence[BundleDraft]]
+    verifiers: tuple[tuple[str, VerifierKind], ...] = (("end_state", "state_diff"),)
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+    opening: tuple[str, ...] = ()
+
+
+def source_names() -> list[str]:
+    """Names of all kinds of worlds, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(training.worlds.__path__) if module.ispkg)
+
+
+def source_of(name: str) -> WorldSource:
+    """The kind of world of this name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    if name not in source_names():
+        raise SettingsError(f"no world {name!r}; there are {', '.join(source_names())}")
+    source = importlib.import_module(f"training.worlds.{name}").SOURCE
+    assert isinstance(source, WorldSource)
+    return source
