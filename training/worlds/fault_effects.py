@@ -138,8 +138,8 @@ def _restored(world: World[S], view: Any) -> S:
         raise SettingsError(f"a stray write that world {world.name!r} cannot hold: {error}") from error
 
 
-def _with(value: Any, path: str, new: Any) -> Any:
-    """A copy of a JSON value with `new` at a place.
+def _with(value: Any, path: str, new: Any, *, above: str = "") -> Any:
+    """A copy of a JSON value with `new` at a place; `above` is the place of the value itself.
 
     Raises:
         SettingsError: there is no such place.
@@ -148,12 +148,13 @@ def _with(value: Any, path: str, new: Any) -> Any:
         return new
     head, _, rest = path[1:].partition("/")
     key = head.replace("~1", "/").replace("~0", "~")
-    tail = "/" + rest if "/" in path[1:] else ""
+    tail, here = "/" + rest if "/" in path[1:] else "", f"{above}/{head}"
     if isinstance(value, Mapping) and (key in value or not tail):
-        return {**value, key: _with(value.get(key), tail, new)}
+        return {**value, key: _with(value.get(key), tail, new, above=here)}
     if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-        return [*value[: int(key)], _with(value[int(key)], tail, new), *value[int(key) + 1 :]]
-    raise SettingsError(f"a stray write at {path!r}: there is {list(value) if isinstance(value, Mapping) else value!r}")
+        return [*value[: int(key)], _with(value[int(key)], tail, new, above=here), *value[int(key) + 1 :]]
+    there = ", ".join(value) if isinstance(value, Mapping) else repr(value)
+    raise SettingsError(f"a stray write at {above + path!r}: at {above!r} there is {there[:200]}")
 
 
 def _mixtures(value: Any, path: str = "") -> list[tuple[str, Any]]:
