@@ -18,8 +18,12 @@ class AtReset(_Table):
     place: ClassVar[Place] = "reset"
     rate: float = Field(default=1.0, gt=0, le=1)
 
-    def strikes(self, index: int, drawn: float) -> bool:
-        """Whether it strikes, with `drawn` uniform in [0, 1)."""
+    def may_strike(self, index: int) -> bool:
+        """Whether it can strike at place number `index`."""
+        return True
+
+    def strikes(self, drawn: float) -> bool:
+        """Whether it strikes where it can, with `drawn` uniform in [0, 1)."""
         return drawn < self.rate
 
 
@@ -35,9 +39,13 @@ class _Repeated(_Table):
             raise ValueError(f"give either rate or at; seen rate {self.rate} and at {list(self.at)}")
         return self
 
-    def strikes(self, index: int, drawn: float) -> bool:
-        """Whether it strikes at `index`, with `drawn` uniform in [0, 1)."""
-        return index in self.at if self.rate is None else drawn < self.rate
+    def may_strike(self, index: int) -> bool:
+        """Whether it can strike at place number `index`."""
+        return self.rate is not None or index in self.at
+
+    def strikes(self, drawn: float) -> bool:
+        """Whether it strikes where it can, with `drawn` uniform in [0, 1)."""
+        return self.rate is None or drawn < self.rate
 
 
 class AtCall(_Repeated):

@@ -74,10 +74,10 @@ class FaultPlan(RootModel[tuple[Fault, ...]]):
         before: dict[str, int] = {}
         for fault in self.root:
             nth = before[fault.kind] = before.get(fault.kind, -1) + 1
-            if fault.place != place:
+            if fault.place != place or not fault.may_strike(index):
                 continue
             seed = int(derived_id(*key, "fault", index, fault.kind, nth).replace("-", "")[:8], 16) & 0x7FFFFFFF
-            if fault.strikes(index, Random(seed).random()):
+            if fault.strikes(Random(seed).random()):
                 yield Strike(fault, place if place == "reset" else f"{place}:{index}", seed)
 
 
