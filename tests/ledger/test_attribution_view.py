@@ -1,13 +1,15 @@
 """What attribution may read: the evidence of a rollout, and no label of a planted fault."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 
 import pytest
 
 from ledger.attribution_view import AttributionView, Evidence
 from ledger.errors import LabelsWithheld, UnknownId
 from ledger.events import FaultInjected, GroupDispatched, RolloutStarted
-from ledger.ledger import LedgerHandle
+from ledger.ledger import LedgerHandle, open_ledger
+from tests.conftest import Cluster
 
 
 def start(ledger: LedgerHandle, rollout_id: str, *labels: str) -> None:
@@ -41,6 +43,20 @@ def test_evidence_has_no_order_between_streams_in_which_a_label_would_leave_a_ga
     before = AttributionView(ledger).rollout("a")
     ledger.append([ledger.new(FaultInjected(rollout_id="a", index=0, fault="timeout", place="call:0"))])
     assert AttributionView(ledger).rollout("a") == before
+
+
+def test_two_ledgers_that_differ_in_labels_alone_look_alike(cluster: Cluster) -> None:
+    moment, seen = datetime(2026, 1, 1, tzinfo=UTC), []
+    for labels in ((), ("timeout", "slow_answer")):
+        url = cluster.migrated_database()
+        with open_ledger(url, project="test", actor_id="tester", clock=lambda: moment) as ledger:
+            start(ledger, "a", *labels)
+            ledger.barrier()
+            assert len(ledger.read(kinds=["FaultInjected"])) == len(labels)
+            # Event ids contain the ledger's own id.
+            seen.append([replace(event, event_id="") for event in AttributionView(ledger).rollout("a")])
+        cluster.drop(url)
+    assert seen[0] == seen[1] and len(seen[0]) == 2
 
 
 def test_an_unknown_rollout_is_named(ledger: LedgerHandle) -> None:
