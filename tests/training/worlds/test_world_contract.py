@@ -182,6 +182,21 @@ def test_a_policys_mistake_has_a_class_and_changes_nothing_material(subject: Ope
         assert subject.world.material(subject.world.view(after)) == material
 
 
+def test_faults_strike_every_world_alike(subject: Open) -> None:
+    stray = {"name": subject.calls[0].name, "arguments": dict(subject.calls[0].arguments)}
+    plan = read_plan([{"kind": "timeout", "at": [1]}, {"kind": "corrupted_state", "at": [2], "call": stray}])
+    world = FaultyWorld(subject.world, plan, key=(1, "r"))
+    state, healthy = world.reset(subject.draft, seed=7), subject.start()
+    (state, said), (healthy, expected) = world.call(state, subject.calls[0]), subject.world.call(healthy, subject.calls[0])
+    assert (said, world.digest(state)) == (expected, subject.world.digest(healthy))
+    after, said = world.call(state, subject.calls[1])
+    assert (said.error_class, world.digest(after)) == ("timeout", world.digest(state))
+    after, said = world.call(after, subject.calls[2])
+    written, _ = subject.world.call(healthy, subject.calls[0])
+    written, expected = subject.world.call(written, subject.calls[2])
+    assert (said, world.digest(after)) == (expected, subject.world.digest(written))
+
+
 def test_a_world_says_which_it_is(subject: Open) -> None:
     assert (subject.world.name, subject.world.fidelity in ("exact", "replay")) == (subject.draft.world, True)
     assert len(subject.world.version) == 64 and subject.world.source
