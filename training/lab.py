@@ -23,6 +23,7 @@ from training.rollout.collect import Group, Run, Site
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import tool_loop
 from training.rollout.judge import Judging
+from training.rollout.planting import Plants
 from training.rollout.policies import Policy
 from training.rollout.pretrained import smollm2
 from training.rollout.scripted import ScriptedServer
@@ -141,12 +142,14 @@ class Lab:
         Raises:
             SettingsError: no such policy or bundle.
         """
-        chosen = self._chosen(collection)
+        chosen, plan = self._chosen(collection), collection.faults
+        seed = self.config.seed if collection.fault_seed is None else collection.fault_seed
+        plants = None if plan is None else Plants(plan, seed)
         if collection.policy == SMOLLM2:
             policy = self._smollm2(collection)
-            return tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen)
+            return tuple(Group(bundle, policy, collection.size, collection.rollout_kind, plants) for bundle in chosen)
         by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
-        return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen)
+        return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind, plants) for bundle in chosen)
 
     def _chosen(self, collection: Collection) -> list[Bundle]:
         if collection.tasks:
