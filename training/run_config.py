@@ -4,11 +4,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ledger.errors import SettingsError
 from ledger.events.rollout import RolloutKind
 from training.worlds.fault_plan import FaultPlan
+from training.worlds.source import source_names
 
 
 class _Table(BaseModel):
@@ -29,6 +30,13 @@ class TaskSource(_Table):
     count: int = Field(ge=1)
     seed: int = 0
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("world")
+    @classmethod
+    def _known(cls, world: str) -> str:
+        if world not in source_names():
+            raise ValueError(f"allowed: {', '.join(source_names())}")
+        return world
 
 
 class HarnessLimits(_Table):
