@@ -16,6 +16,7 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.settings import Settings
+from training.admission import rejected
 from training.bundles import Harness
 from training.rewards import Reward, rewards
 from training.rollout import engine, policies
@@ -136,17 +137,25 @@ class Lab:
         self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)])
 
     def groups(self, collection: Collection) -> tuple[Group, ...]:
-        """The collection's groups with its policy published.
+        """The collection's groups with its policy published; ordinary rollouts leave out bundles that the gates rejected.
 
         Raises:
             SettingsError: no such policy or bundle.
         """
-        chosen = self._chosen(collection)
+        chosen = [bundle for bundle in self._chosen(collection) if not self.left_out(collection, bundle)]
         if collection.policy == SMOLLM2:
             policy = self._smollm2(collection)
             return tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen)
         by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
         return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen)
+
+    def left_out(self, collection: Collection, bundle: Bundle) -> bool:
+        """Whether a collection does not attempt a bundle because the newest decision of the gates rejects it."""
+        return collection.rollout_kind == "ordinary" and bundle.bundle_id in self._rejected
+
+    @cached_property
+    def _rejected(self) -> frozenset[str]:
+        return rejected(self.ledger, [bundle.bundle_id for bundle in self.bundles])
 
     def _chosen(self, collection: Collection) -> list[Bundle]:
         if collection.tasks:
