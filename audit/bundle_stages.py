@@ -33,7 +33,7 @@ class BundlesChecked:
 
 @dataclass(frozen=True)
 class BundlesAdmitted:
-    """Every bundle of the experiment with the newest decision on it.
+    """Every sealed bundle of the experiment with what counts for it now.
 
     Attributes:
         manifest_digest: hex SHA-256 over the ids of the admitted bundles of each split.
@@ -77,12 +77,13 @@ def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress 
 def admitted_bundles(lab: Lab) -> BundlesAdmitted:
     """Which bundles the newest decisions admit, by split. Adds nothing."""
     at = lab.ledger.barrier()
-    found = admissions(lab.ledger, [bundle.bundle_id for bundle in lab.bundles])
-    rows = tuple((bundle, found[bundle.bundle_id]) for bundle in lab.bundles)
+    found = admissions(lab.ledger)
+    rows = tuple((bundle, found[bundle.bundle_id]) for bundle in lab.bundles if bundle.bundle_id in found)
     splits = Counter(bundle.draft.split for bundle, admission in rows if admission.admitted)
-    undecided = sum(admission.admitted is None for _, admission in rows)
+    undecided = sum(admission.gate_id is None for _, admission in rows)
     counts = {
-        "bundles": len(rows), "admitted": splits.total(), "rejected": len(rows) - splits.total() - undecided, "undecided": undecided,
+        "bundles": len(lab.bundles), "admitted": splits.total(), "rejected": len(rows) - splits.total() - undecided,
+        "undecided": undecided + len(lab.bundles) - len(rows),
         **{split: splits[split] for split in ("train", "validation", "test")},
     }  # fmt: skip
     manifest = {split: sorted(b.bundle_id for b, a in rows if a.admitted and b.draft.split == split) for split in sorted(splits)}

@@ -128,10 +128,6 @@ class BundleError(TallyError):
     """A task bundle lacks a part or a part has the wrong form."""
 
 
-class NotAdmitted(TallyError):
-    """A bundle that the gates did not admit, or one of the test split, was to be trained on."""
-
-
 class RolloutClosed(TallyError):
     """A rollout has ended, so nothing more may be captured under its id."""
 

@@ -47,9 +47,9 @@ def every_bundle_is_decided(
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
         found = bundle_stages.admitted_bundles(lab)
     counts = found.report.counts
-    undecided = [bundle.draft.name for bundle, admission in found.rows if admission.admitted is None]
+    undecided = [bundle.draft.name for bundle, admission in found.rows if admission.gate_id is None]
     return dg.AssetCheckResult(
-        passed=not undecided and counts["admitted"] > 0,
+        passed=counts["undecided"] == 0 and counts["admitted"] > 0,
         description=f"{counts['admitted']} of {counts['bundles']} bundles admitted, {counts['rejected']} rejected"
         + _named(undecided, "undecided:"),
         metadata={name: counts[name] for name in ("bundles", "admitted", "rejected", "undecided")},

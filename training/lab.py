@@ -16,7 +16,7 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.settings import Settings
-from training.admission import rejected
+from training.admission import admissions
 from training.bundles import Harness
 from training.rewards import Reward, rewards
 from training.rollout import engine, policies
@@ -155,7 +155,8 @@ class Lab:
 
     @cached_property
     def _rejected(self) -> frozenset[str]:
-        return rejected(self.ledger, [bundle.bundle_id for bundle in self.bundles])
+        known = admissions(self.ledger)
+        return frozenset(name for name, found in known.items() if found.gate_id is not None and not found.admitted)
 
     def _chosen(self, collection: Collection) -> list[Bundle]:
         if collection.tasks:

@@ -91,7 +91,7 @@ def admitted_bundles(
         bars: dict[str, dict[str, int]] = {}
         for bundle, admission in found.rows:
             bar = bars.setdefault(f"{bundle.draft.world} · {bundle.draft.split}", {"admitted": 0, "rejected": 0, "undecided": 0})
-            bar["undecided" if admission.admitted is None else "admitted" if admission.admitted else "rejected"] += 1
+            bar["admitted" if admission.admitted else "undecided" if admission.gate_id is None else "rejected"] += 1
         rows = [[*name.split(" · "), *bar.values()] for name, bar in sorted(bars.items())]
         shown: Metadata = {
             "manifest digest": dg.MetadataValue.text(found.manifest_digest),
