@@ -37,7 +37,8 @@ def verifier_kill_score(subject: BundleSubject, policy: Mapping[str, Any]) -> Se
     }  # fmt: skip
     if score >= policy["kill_score"] and not weak:
         return [CheckResult("verifier.kill_score", "pass", measured=measured)]
-    reason = f"score {score:.3f}, needed {policy['kill_score']}; {len(alive)} of {len(tried)} mutants survive: {', '.join(surviving)}"
+    reason = f"score {score:.3f}, needed {policy['kill_score']}, and {policy['kill_score_per_kind']} of each kind;"
+    reason += f" {len(alive)} of {len(tried)} mutants survive: {', '.join(surviving)}"
     evidence = [_survivor(subject, kind, attempt) for kind, attempt in alive[:_SHOWN]]
     return [CheckResult("verifier.kill_score", "fail", reason, measured, evidence, "add a condition that the survivors break")]
 
