@@ -2,11 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from audit.bundle_batch import BundleBatch
+from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_checks import BundleCheck, bundle_checks
 from audit.bundle_subject import BundleSubject
 from audit.results import CheckResult
@@ -114,9 +115,7 @@ class Gates:
         bound = [bundle_checks.bind(name) for name in bundle_checks.names()]
         return tuple(item for item in bound if set(check_ids(item)) <= self.policy.severity.keys())
 
-    def decide(
-        self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = BundleBatch(()), attempts: Sequence[RolloutLine] = ()
-    ) -> Decision:
+    def decide(self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = ALONE, attempts: Sequence[RolloutLine] = ()) -> Decision:
         """What the two gates make of a bundle; nothing is recorded.
 
         Args:
@@ -124,7 +123,10 @@ class Gates:
             batch: bundles among which leaks and double meanings are looked for.
             attempts: policies' rollouts of it.
         """
-        subject = BundleSubject(bundle, self.world, self.verifier.call, batch, self.harness.limits, attempts)
+        subject = BundleSubject(
+            bundle, self.world, self.verifier.call, batch, self.harness.limits, attempts,
+            mutants_per_kind=int(self.policy.thresholds["mutants_per_kind"]),
+        )  # fmt: skip
         found = run_checks(self.checks, subject, self.policy.thresholds)
         results = {name: world.results.get(name) or found.get(name) or self._not_run(name) for name in self.policy.severity}
         made = [results[name].as_json() for name in sorted(results)]
@@ -138,11 +140,12 @@ class Gates:
         return CheckResult(check_id, "skip", self.policy.not_run.get(check_id, "nothing here implements it"))
 
 
-def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, progress: Progress = lambda _: None) -> Gated:
+def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threads: int = 1, progress: Progress = lambda _: None) -> Gated:
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
 
     Args:
         bundles: all of them proposed for the world of `gates`.
+        threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
         progress: called with the number of bundles done since the last call.
     """
     batch = BundleBatch(tuple(bundles))
@@ -150,13 +153,17 @@ def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, progr
     tried = _attempts(ledger, gates.world.name)
     decisions: list[Decision] = []
     created = 0
-    for start in range(0, len(bundles), _PAGE):
-        page = []
-        for bundle in bundles[start : start + _PAGE]:
-            page.append(gates.decide(bundle, world, batch=batch, attempts=tried.get(bundle.bundle_id, ())))
-            progress(1)
-        created += sum(item.created for item in ledger.append([_event(ledger, decision) for decision in page]).events)
-        decisions += page
+
+    def decide(bundle: Bundle) -> Decision:
+        decision = gates.decide(bundle, world, batch=batch, attempts=tried.get(bundle.bundle_id, ()))
+        progress(1)
+        return decision
+
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(bundles), _PAGE):
+            page = list(pool.map(decide, bundles[start : start + _PAGE]))
+            created += sum(item.created for item in ledger.append([_event(ledger, decision) for decision in page]).events)
+            decisions += page
     return Gated(world, tuple(decisions), created)
 
 

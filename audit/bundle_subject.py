@@ -1,16 +1,17 @@
 """A task bundle as its checks see it: the draft, the world, the verifier, and what was tried on them, worked out once. Runs worlds."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Any
 
-from audit.bundle_batch import BundleBatch
+from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_mutants import Mutant, mutants_of
 from audit.paths import Step, Walk, steps_of, walk
 from audit.run import Broken, guarded
-from audit.tool_calls import CallMaker
+from audit.tool_calls import CallMaker, is_read
 from audit.world_subject import tools_of
 from ledger.bundle import Bundle, BundleDraft
 from ledger.queries_rows import RolloutLine
@@ -20,7 +21,8 @@ from training.worlds import Change, World
 from training.worlds.difference import differences, is_within
 
 _STRAYS = 4
-_STRAY_TRIES = 6
+_STRAY_TOOLS = 10
+_STRAY_TRIES = 4
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,17 @@ class BundleSubject:
         limits: of its harness, by name.
         rollouts: what the ledger holds of policies' attempts at it.
         reward: the rule by which verdicts become numbers.
+        mutants_per_kind: how many mutants of one kind are tried at most.
     """
 
     bundle: Bundle
     world: World[Any]
     judge: Judge
-    batch: BundleBatch = BundleBatch(())
+    batch: BundleBatch = ALONE
     limits: Mapping[str, int | float] = field(default_factory=dict)
     rollouts: Sequence[RolloutLine] = ()
     reward: Reward = field(default_factory=lambda: rewards["all_conditions"])
+    mutants_per_kind: int = 2
 
     @property
     def draft(self) -> BundleDraft:
@@ -152,8 +156,13 @@ class BundleSubject:
         reference = self.reference
         if reference is None:
             return ()
-        made = [(mutant, self.end_of(mutant.steps)) for mutant in mutants_of(reference.walk.steps, self.writes, self.maker)]
-        kept = [mutant for mutant, (walked, _, material) in made if walked.broken is None and material != reference.material]
+        kept, kinds = list[Mutant](), Counter[str]()
+        for mutant in mutants_of(reference.walk.steps, self.writes, self.maker):
+            if kinds[mutant.kind] < self.mutants_per_kind:
+                walked, _, material = self.end_of(mutant.steps)
+                if walked.broken is None and material != reference.material:
+                    kinds[mutant.kind] += 1
+                    kept.append(mutant)
         return tuple((mutant, self.attempt(mutant.kind, mutant.steps)) for mutant in (*kept, *self.strays))
 
     @cached_property
@@ -166,7 +175,8 @@ class BundleSubject:
         rng, found = Random(f"stray/{self.bundle.bundle_id}"), list[Mutant]()
         last = reference.walk.steps[-1].turn if reference.walk.steps else 0
         writing = [reference.walk.steps[index].name for index in self.writes]
-        for tool in sorted(self.tools, key=lambda name: (name not in writing, name)):
+        tools = sorted((name for name, tool in self.tools.items() if not is_read(tool)), key=lambda name: (name not in writing, name))
+        for tool in tools[:_STRAY_TOOLS]:
             for _ in range(_STRAY_TRIES):
                 steps = (*reference.walk.steps, Step(last, tool, self.maker.legal(tool, rng)))
                 walked, _, material = self.end_of(steps)
@@ -178,19 +188,34 @@ class BundleSubject:
                 break
         return tuple(found)
 
+    @cached_property
+    def _ends(self) -> dict[str, tuple[Walk, Any, Any]]:
+        return {}
+
+    @cached_property
+    def _verdicts(self) -> dict[int, Verdict]:
+        """By identity of the walks, which `_ends` keeps alive."""
+        return {}
+
     def attempt(self, name: str, steps: Sequence[Step]) -> Attempt:
-        """A path carried out from the initial state and judged."""
+        """A path carried out from the initial state and judged; the same path is judged once."""
         walked, view, material = self.end_of(steps)
-        if walked.broken is not None:
-            return Attempt(name, walked, view, material, Verdict((), error=f"the world broke: {walked.broken.error}"))
-        return Attempt(name, walked, view, material, self.judged(self.start_view, view, walked))
+        if id(walked) not in self._verdicts:
+            broken = walked.broken
+            self._verdicts[id(walked)] = (
+                self.judged(self.start_view, view, walked) if broken is None else Verdict((), error=f"the world broke: {broken.error}")
+            )
+        return Attempt(name, walked, view, material, self._verdicts[id(walked)])
 
     def end_of(self, steps: Sequence[Step]) -> tuple[Walk, Any, Any]:
         """What comes of a path from the initial state, with view and material of where it ends."""
-        known = self.__dict__.get("reference")
-        walked = walk(self.world, self.start, steps, known=None if known is None else known.walk)
-        view = self.world.view(walked.states[-1])
-        return walked, view, self.world.material(view)
+        key = repr([(step.turn, step.name, step.arguments) for step in steps])
+        if key not in self._ends:
+            known = self.__dict__.get("reference")
+            walked = walk(self.world, self.start, steps, known=None if known is None else known.walk)
+            view = self.world.view(walked.states[-1])
+            self._ends[key] = walked, view, self.world.material(view)
+        return self._ends[key]
 
     def judged(self, s0: Any, s_end: Any, walked: Walk, *, draft: BundleDraft | None = None) -> Verdict:
         """What the verifier says of a walk; one with an error when it breaks.

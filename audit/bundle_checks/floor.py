@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audit.bundle_checks import BundleSubject, CheckResult, answers, judged
-from audit.paths import Walk
 from ledger.canonical import canonical_bytes
 
 _IDS = ("task.initial_state_test", "task.final_state_test_fails_on_s0", "semantic.canary_floor", "semantic.floor_gap")
@@ -25,9 +24,9 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
         unsound.append("the initial state is empty")
     if reference is not None and reference.material == subject.start_material and subject.writes:
         unsound.append("the initial state is the goal: the reference ends where it began")
-    at_s0 = subject.judged(subject.start_view, subject.start_view, Walk((), (subject.start,), ()))
-    told = {item.name: item.status for item in at_s0.conditions}
-    passes = [{"conditions": told}] if at_s0.passed is True else []
+    # No call at all ends at s0, so its verdict is the final test on the initial state.
+    told = {item.name: item.status for item in no_op.verdict.conditions}
+    passes = [{"conditions": told}] if no_op.accepted else []
     low = [(attempt.name, subject.rewarded(attempt.verdict)) for attempt in (no_op, *(attempt for attempt, _ in subject.wrong))]
     canary = subject.rewarded(no_op.verdict)
     rewarded = [no_op.as_json()] if canary is None or canary > policy["floor_most"] else []
@@ -38,7 +37,7 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
         judged(_IDS[0], unsound, why="the initial state is no start", remedy="repair the initial state", measured={"sound": not unsound}),
         judged(
             _IDS[1], passes, why="the verifier accepts the initial state", remedy="ask for something that is not done yet",
-            measured={"passed": at_s0.passed, "conditions": told},
+            measured={"passed": no_op.verdict.passed, "conditions": told},
         ),
         judged(
             _IDS[2], rewarded, why=f"no call at all earns {canary}, allowed {policy['floor_most']}", measured={"reward": canary},
@@ -46,7 +45,10 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
         ),
     ]  # fmt: skip
     if top is None or not numbers:
-        return [*results, CheckResult(_IDS[3], "skip", "there is no rewarded reference to compare with", measured, depends_on="semantic.oracle_max")]
+        return [
+            *results,
+            CheckResult(_IDS[3], "skip", "there is no rewarded reference to compare with", measured, depends_on="semantic.oracle_max"),
+        ]
     gap = top - max(numbers)
     near = [{"path": name, "reward": value} for name, value in low if value is not None and top - value < policy["floor_gap"]]
     why = f"the reference earns {gap:.3f} more than the best wrong path, needed {policy['floor_gap']}"

@@ -16,7 +16,8 @@ def runtime_episode_determinism(subject: BundleSubject, policy: Mapping[str, Any
     world, draft = subject.world, subject.draft
     path = steps_of(subject.solution.get("turns", ()))
     times = int(policy["episodes_repeated"])
-    seen = [trace_digest(world, walk(world, world.reset(draft, seed=0), path)) for _ in range(times)]
+    seen = [] if subject.reference is None else [trace_digest(world, subject.reference.walk)]
+    seen += [trace_digest(world, walk(world, world.reset(draft, seed=0), path)) for _ in range(times - len(seen))]
     faults = [{"episode": number, "first": seen[0], "digest": item} for number, item in enumerate(seen) if item != seen[0]]
     measured = {"episodes": times, "calls": len(path), "distinct": len(set(seen))}
     remedy = "take clocks, random numbers and iteration over sets out of the world, or draw them from the seed"

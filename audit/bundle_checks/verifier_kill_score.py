@@ -24,7 +24,9 @@ def verifier_kill_score(subject: BundleSubject, policy: Mapping[str, Any]) -> Se
         return [CheckResult("verifier.kill_score", "skip", "the reference changes no material state, so a mutant of it shows nothing")]
     if not tried:
         reason = "no mutant ends in another material state, so nothing is known of the verifier"
-        return [CheckResult("verifier.kill_score", "fail", reason, {"mutants": 0}, remedy="let the material state show what the task changes")]
+        return [
+            CheckResult("verifier.kill_score", "fail", reason, {"mutants": 0}, remedy="let the material state show what the task changes")
+        ]
     made = Counter(mutant.kind for mutant, _ in tried)
     killed = Counter(mutant.kind for mutant, attempt in tried if attempt.verdict.passed is False)
     score = sum(killed.values()) / len(tried)
@@ -37,7 +39,8 @@ def verifier_kill_score(subject: BundleSubject, policy: Mapping[str, Any]) -> Se
     }  # fmt: skip
     if score >= policy["kill_score"] and not weak:
         return [CheckResult("verifier.kill_score", "pass", measured=measured)]
-    reason = f"score {score:.3f}, needed {policy['kill_score']}; {len(alive)} of {len(tried)} mutants survive: {', '.join(surviving)}"
+    reason = f"score {score:.3f}, needed {policy['kill_score']}, and {policy['kill_score_per_kind']} of each kind;"
+    reason += f" {len(alive)} of {len(tried)} mutants survive: {', '.join(surviving)}"
     evidence = [_survivor(subject, kind, attempt) for kind, attempt in alive[:_SHOWN]]
     return [CheckResult("verifier.kill_score", "fail", reason, measured, evidence, "add a condition that the survivors break")]
 
