@@ -16,7 +16,6 @@ gates = dg.define_asset_job(
     "gates",
     selection=dg.AssetSelection.assets("world_checks", "task_bundles", "bundle_checks", "admitted_bundles"),
     description="The gates of one round of one experiment, without its rollouts.",
-    partitions_def=EXPERIMENT_ROUNDS,
 )
 
 
