@@ -46,11 +46,15 @@ class Appender:
         Raises:
             TallyError: as `ledger.store.append`; other callers of the same commit are not affected.
         """
+        return await asyncio.shield(self.submit(events))
+
+    def submit(self, events: Sequence[New]) -> "asyncio.Future[Receipt]":
+        """As `append`, without waiting: the future is done when the events are durable or refused. Cancelling it takes nothing back."""
         waiting = _Waiting(events, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        return await asyncio.shield(waiting.done)
+        return waiting.done
 
     async def close(self) -> None:
         """Wait for what is under way, then end the thread."""

@@ -100,6 +100,10 @@ class StatementTimeout(TallyError):
     """A statement ran longer than its session allows; what it was to write is not written."""
 
 
+class LabelsWithheld(TallyError):
+    """Something that attribution may not read was asked for by it, such as the labels of planted faults."""
+
+
 class UnknownId(TallyError):
     """An id names nothing in this ledger."""
 

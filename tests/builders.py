@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from training.rollout.judge import Judging, judge
 from training.rollout.policies import scripted
 from training.verifiers import verifiers
 from training.worlds import AssistantTurn
+from training.worlds.asynchronous import as_async
 from training.worlds.ticket_desk import TicketDesk
 from training.worlds.ticket_desk.bundles import generate
 from training.worlds.ticket_desk.scripts import SCRIPTS
@@ -120,12 +122,14 @@ class DeskHistory:
             writer.intend([{"role": "user", "content": "hello"}], [], 0)
             writer.flush()
             return rollout_id
-        episode = Episode(self.world, draft, self.world.reset(draft, seed=0))
+        pool = ThreadPoolExecutor(1)
+        episode = Episode(as_async(self.world, pool), draft, self.world.reset(draft, seed=0))
         writer.snapshot(episode, 0)
         if fault is not None:
             end = End(fault, "engine" if fault == "engine_error" else "world", "it broke on purpose", "Traceback: <b>boom</b>")  # type: ignore[arg-type]
         else:
             end = asyncio.run(drive(episode, self.harness, writer.ask, writer.record))
+        pool.shutdown()
         writer.snapshot(episode, episode.tool_calls + 1)
         writer.end(episode, end)
         writer.flush()
@@ -245,7 +249,7 @@ class _Writer:
     def snapshot(self, episode: Episode, step: int) -> None:
         """The state at a step."""
         view = self.ledger.pending_json(episode.world.view(episode.state))
-        data = self.ledger.pending(episode.world.snapshot(episode.state).data, media="application/octet-stream")
+        data = self.ledger.pending(TicketDesk().snapshot(episode.state).data, media="application/octet-stream")
         self.write(StateSnapshotted(
             rollout_id=self.rollout_id or "", step=step, state=episode.world.digest(episode.state), view=view.ref, snapshot=data.ref,
         ), view, data)  # fmt: skip

@@ -24,6 +24,7 @@ from training.rollout.collect import Group, Run, Site
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import tool_loop
 from training.rollout.judge import Judging
+from training.rollout.planting import Plants
 from training.rollout.policies import Policy
 from training.rollout.pretrained import smollm2
 from training.rollout.scripted import ScriptedServer
@@ -142,16 +143,21 @@ class Lab:
         Raises:
             SettingsError: no such policy or bundle.
         """
-        chosen = [bundle for bundle in self._chosen(collection) if not self.left_out(collection, bundle)]
+        left_out, plan = self.left_out(collection), collection.faults
+        chosen = [bundle for bundle in self._chosen(collection) if bundle.bundle_id not in left_out]
+        seed = self.config.seed if collection.fault_seed is None else collection.fault_seed
+        plants = None if plan is None else Plants(plan, seed)
         if collection.policy == SMOLLM2:
             policy = self._smollm2(collection)
-            return tuple(Group(bundle, policy, collection.size, collection.rollout_kind) for bundle in chosen)
+            return tuple(Group(bundle, policy, collection.size, collection.rollout_kind, plants) for bundle in chosen)
         by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
-        return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind) for bundle in chosen)
+        return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind, plants) for bundle in chosen)
 
-    def left_out(self, collection: Collection, bundle: Bundle) -> bool:
-        """Whether a collection does not attempt a bundle because the newest decision of the gates rejects it."""
-        return collection.rollout_kind == "ordinary" and bundle.bundle_id in self._rejected
+    def left_out(self, collection: Collection) -> frozenset[str]:
+        """Ids of the bundles that a collection would attempt, had the newest decision of the gates not rejected them."""
+        if collection.rollout_kind != "ordinary":
+            return frozenset()
+        return self._rejected & {bundle.bundle_id for bundle in self._chosen(collection)}
 
     @cached_property
     def _rejected(self) -> frozenset[str]:

@@ -4,10 +4,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ledger.errors import SettingsError
 from ledger.events.rollout import RolloutKind
+from training.worlds.fault_plan import FaultPlan
+from training.worlds.source import source_names
 
 
 class _Table(BaseModel):
@@ -28,6 +30,13 @@ class TaskSource(_Table):
     count: int = Field(ge=1)
     seed: int = 0
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("world")
+    @classmethod
+    def _known(cls, world: str) -> str:
+        if world not in source_names():
+            raise ValueError(f"allowed: {', '.join(source_names())}")
+        return world
 
 
 class HarnessLimits(_Table):
@@ -50,6 +59,8 @@ class Collection(_Table):
         first: take only the first so many bundles of each world.
         sampling: request fields.
         strict_tools: mark tools as strict, so that an engine constrains calls to their schemas.
+        faults: planted in its rollouts and labelled where no attribution reads; see docs/faults.md.
+        fault_seed: root seed of the faults; the experiment's when None.
     """
 
     policy: str
@@ -60,6 +71,14 @@ class Collection(_Table):
     first: int | None = Field(default=None, ge=1)
     sampling: dict[str, Any] = Field(default_factory=dict)
     strict_tools: bool = False
+    faults: FaultPlan | None = None
+    fault_seed: int | None = None
+
+    @model_validator(mode="after")
+    def _seeds_something(self) -> "Collection":
+        if self.fault_seed is not None and self.faults is None:
+            raise ValueError(f"fault_seed {self.fault_seed} seeds nothing; give faults too")
+        return self
 
 
 class RunConfig(_Table):

@@ -74,7 +74,7 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
     groups = [group for c in chosen for group in lab.groups(c)]
     unfilled = _unfilled(lab, round, groups)
     counts = {"expected": sum(group.size for group in groups), "already": 0, "new": 0, "superseded": 0}
-    if left_out := sum(lab.left_out(c, bundle) for c in chosen for bundle in lab.bundles):
+    if left_out := sum(len(lab.left_out(collection)) for collection in chosen):
         counts["rejected bundles left out"] = left_out
     if unfilled:
         # Only now are servers started: a stage that is done already needs none.

@@ -152,7 +152,7 @@ class FaultInjected(EventBody):
     Attributes:
         index: number of the fault in its rollout.
         fault: its kind.
-        place: where it struck, such as `call:3` or `turn:1`.
+        place: where it struck: `reset`, `call:3` for a tool call by its index, `step:2` before a model call by its index.
         seed: from which it was drawn.
         plan_id: digest of the plan of faults.
     """

@@ -4,6 +4,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ledger.appender import Appender
 from ledger.attempts import Attempt, attempts
 from ledger.bundle import Bundle
 from ledger.canonical import digest
-from ledger.errors import IdempotencyConflict, LedgerUnavailable, TallyError, WorldFailed
+from ledger.errors import IdempotencyConflict, LedgerUnavailable, SettingsError, TallyError, WorldFailed
 from ledger.events import GroupDispatched, Participant, RolloutEnded, RolloutStarted, StateSnapshotted, ToolCalled
 from ledger.events.rollout import RolloutKind
 from ledger.exclusive import exclusive
@@ -26,21 +27,28 @@ from training.bundles import Harness
 from training.rollout.gateway import Gateway, RolloutCalls, Upstream
 from training.rollout.harness import Act, Answer, Ask, CallFailed, End, Episode, Record, drive
 from training.rollout.model_client import ModelClient, call_seed
+from training.rollout.planting import Planting, Plants, check_faults, plant
 from training.rollout.policies import Policy
 from training.rollout.scripted import ScriptedServer
 from training.worlds import World
+from training.worlds.asynchronous import as_async
 
 DISPATCH_BATCH = 100
+WORLD_THREADS = 32
 
 
 @dataclass(frozen=True)
 class Group:
-    """G rollouts of one policy at one bundle."""
+    """G rollouts of one policy at one bundle, with faults planted in them or without."""
 
     bundle: Bundle
     policy: Policy
     size: int
     rollout_kind: RolloutKind = "ordinary"
+    plants: Plants | None = None
+
+    def __post_init__(self) -> None:
+        check_faults(self.bundle.draft, self.plants)
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,17 @@ class Run:
     root_seed: int
 
     def group_id(self, group: Group) -> str:
-        """The id of a group: the same run, round, bundle, policy and size give the same group."""
+        """The id of a group: the same run, round, bundle, policy, size and planted faults give the same group."""
+        return self._id(group, *(() if group.plants is None else (group.plants.plan.plan_id, group.plants.seed)))
+
+    def twin_id(self, group: Group) -> str:
+        """The id that the group has without planted faults. All seeds of a rollout but those of its faults derive from it."""
+        return self._id(group)
+
+    def _id(self, group: Group, *planted: Any) -> str:
         return derived_id(
             "group", self.run_id, self.round, group.bundle.bundle_id, group.policy.name, group.policy.model_version,
-            digest(dict(group.policy.sampling)), group.policy.strict_tools, group.size, group.rollout_kind,
+            digest(dict(group.policy.sampling)), group.policy.strict_tools, group.size, group.rollout_kind, *planted,
         )  # fmt: skip
 
 
@@ -98,6 +113,7 @@ class _Work:
     site: Site
     run: Run
     session: aiohttp.ClientSession
+    pool: ThreadPoolExecutor
     unpacked: list[str]
 
 
@@ -138,6 +154,7 @@ async def _run_all(
     site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
 ) -> None:
     gate = asyncio.Semaphore(concurrency)
+    pool = ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
 
     async def fill(work: _Work, slot: _Slot) -> None:
@@ -148,13 +165,15 @@ async def _run_all(
     try:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
-                tasks.create_task(fill(_Work(site, run, session, unpacked), slot))
+                tasks.create_task(fill(_Work(site, run, session, pool, unpacked), slot))
     except BaseExceptionGroup as group:
         # The slots fail alike when the ledger cannot be written: one error says it.
         misuse = group.subgroup(TallyError)
         if misuse is None:
             raise
         raise misuse.exceptions[0] from group
+    finally:
+        await asyncio.to_thread(pool.shutdown)
 
 
 async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
@@ -204,36 +223,36 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     rollout_id = derived_id("rollout", run.run_id, slot.group_id, slot.slot, slot.attempt)
     upstream = site.upstreams[policy.model_version]
     await site.appender.append([_started(site, run, slot, rollout_id, upstream)])
-    episode = Episode(site.worlds[group.bundle.draft.world], group.bundle.draft, None)
+    seed = call_seed(run.root_seed, group.bundle.bundle_id)
+    planting = plant(site.worlds[group.bundle.draft.world], group.bundle.draft, group.plants, rollout_id, seed=seed)
+    episode = Episode(as_async(planting.world, work.pool), group.bundle.draft, None)
     began = time.monotonic()
     end = End("cancelled", "operator", "the collector was interrupted")
     try:
         if policy.script is not None:
             site.scripted.script(rollout_id, policy.script(group.bundle.draft))
         site.gateway.register(rollout_id, upstream, participant=policy.name, correlation_id=run.run_id)
-        episode.state = await asyncio.to_thread(
-            episode.world.reset, group.bundle.draft, seed=call_seed(run.root_seed, group.bundle.bundle_id)
-        )
-        await site.appender.append([_snapshot(site, run, rollout_id, episode, 0)])
-        ask = _asker(work, slot, rollout_id)
-        end = await drive(episode, site.harness, ask, _recorder(site, run, rollout_id))
+        episode.state = await episode.world.reset(group.bundle.draft, seed=seed)
+        await site.appender.append([*_labels(site, run, planting, 0), await _snapshot(site, run, rollout_id, episode, 0)])
+        ask, record = _asker(work, slot, planting), _recorder(site, run, planting)
+        end = await drive(episode, site.harness, ask, record, hear=planting.hear)
     except CallFailed as failed:
         end = End(failed.ended_by, failed.boundary, failed.reason, failed.detail)
     except WorldFailed as failed:
         end = End("world_error", "world", "the world broke", str(failed))
-    except LedgerUnavailable:
+    except (LedgerUnavailable, SettingsError):
         raise
     except Exception:
         end = End("harness_error", "harness", "the harness broke", traceback.format_exc())
     finally:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
-        await asyncio.shield(_end(work, (rollout_id, calls), episode, end, time.monotonic() - began))
+        await asyncio.shield(_end(work, (planting, calls), episode, end, time.monotonic() - began))
 
 
-def _asker(work: _Work, slot: _Slot, rollout_id: str) -> Ask:
-    site, run, policy = work.site, work.run, slot.group.policy
-    seed_parts = (run.root_seed, run.run_id, run.round, slot.group_id, slot.slot, slot.attempt)
+def _asker(work: _Work, slot: _Slot, planting: Planting) -> Ask:
+    site, run, policy, rollout_id = work.site, work.run, slot.group.policy, planting.rollout_id
+    seed_parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot, slot.attempt)
     sampling = {"max_tokens": int(site.harness.limits["max_tokens"]), **policy.sampling}
     url = site.gateway.base_url(rollout_id)
     client = ModelClient(
@@ -241,6 +260,8 @@ def _asker(work: _Work, slot: _Slot, rollout_id: str) -> Ask:
     )
 
     async def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
+        if labels := _labels(site, run, planting, index):
+            await site.appender.append(labels)
         before = site.gateway.calls(rollout_id).sampling_s
         answer = await client.ask(messages, tools, index)
         return replace(answer, sampling_s=site.gateway.calls(rollout_id).sampling_s - before)
@@ -257,47 +278,57 @@ def _started(site: Site, run: Run, slot: _Slot, rollout_id: str, upstream: Upstr
     )  # fmt: skip
     body = RolloutStarted(
         rollout_id=rollout_id, group_id=slot.group_id, bundle_id=slot.group.bundle.bundle_id, slot=slot.slot, attempt=slot.attempt,
-        rollout_kind=slot.group.rollout_kind, participants=[agent], seed=call_seed(run.root_seed, run.run_id, slot.group_id, slot.slot),
+        rollout_kind=slot.group.rollout_kind, participants=[agent],
+        seed=call_seed(run.root_seed, run.run_id, run.twin_id(slot.group), slot.slot),
     )  # fmt: skip
     return site.ledger.new(body, correlation_id=run.run_id)
 
 
-def _recorder(site: Site, run: Run, rollout_id: str) -> Record:
+def _labels(site: Site, run: Run, planting: Planting, index: int) -> list[New]:
+    """What must be durable with, or before, what the planted faults did."""
+    return [site.ledger.new(label, correlation_id=run.run_id) for label in planting.labels(index)]
+
+
+def _recorder(site: Site, run: Run, planting: Planting) -> Record:
     async def record(act: Act) -> None:
         pending = site.ledger.pending
         name, sampled = pending(act.sampled.name), pending(act.sampled.arguments)
         parsed = None if act.parsed is None else site.ledger.pending_json(dict(act.parsed))
         result = pending(act.observation.content)
         body = ToolCalled(
-            rollout_id=rollout_id, index=act.index, turn=act.turn, model_call_id=act.model_call_id,
+            rollout_id=planting.rollout_id, index=act.index, turn=act.turn, model_call_id=act.model_call_id,
             tool_call_id=digest(act.sampled.call_id, allow_nul=True)[:16], name=name.ref, arguments_sampled=sampled.ref,
             arguments_parsed=None if parsed is None else parsed.ref, result=result.ref, error_class=act.observation.error_class,
             state_before=act.state_before, state_after=act.state_after, latency_s=act.latency_s,
         )  # fmt: skip
         blobs = [name, sampled, result] if parsed is None else [name, sampled, result, parsed]
-        await site.appender.append([site.ledger.new(body, *blobs, correlation_id=run.run_id)])
+        labels = _labels(site, run, planting, act.index)
+        await site.appender.append([*labels, site.ledger.new(body, *blobs, correlation_id=run.run_id)])
 
     return record
 
 
-def _snapshot(site: Site, run: Run, rollout_id: str, episode: Episode, step: int) -> New:
+async def _snapshot(site: Site, run: Run, rollout_id: str, episode: Episode, step: int) -> New:
     world = episode.world
     view = site.ledger.pending_json(world.view(episode.state))
-    data = site.ledger.pending(world.snapshot(episode.state).data, media="application/octet-stream")
+    data = site.ledger.pending((await world.snapshot(episode.state)).data, media="application/octet-stream")
     body = StateSnapshotted(rollout_id=rollout_id, step=step, state=world.digest(episode.state), view=view.ref, snapshot=data.ref)
     return site.ledger.new(body, view, data, correlation_id=run.run_id)
 
 
-async def _end(work: _Work, made: tuple[str, RolloutCalls], episode: Episode, end: End, wall_s: float) -> None:
-    site, run, (rollout_id, calls) = work.site, work.run, made
+async def _end(work: _Work, made: tuple[Planting, RolloutCalls], episode: Episode, end: End, wall_s: float) -> None:
+    site, run, (planting, calls) = work.site, work.run, made
+    rollout_id = planting.rollout_id
     detail = None if end.detail is None else site.ledger.pending(end.detail)
     body = RolloutEnded(
         rollout_id=rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],
         detail=None if detail is None else detail.ref, model_calls=len(calls.call_ids), tool_calls=episode.tool_calls,
-        calls_digest=calls_digest(calls.call_ids), wall_s=wall_s, sampling_s=calls.sampling_s, tool_s=episode.tool_s,
+        calls_digest=calls_digest(calls.call_ids), wall_s=wall_s + episode.unslept_s, sampling_s=calls.sampling_s, tool_s=episode.tool_s,
         superseded=end.ended_by == "cancelled",
     )  # fmt: skip
-    events = [] if episode.state is None else [_snapshot(site, run, rollout_id, episode, episode.tool_calls + 1)]
+    events = _labels(site, run, planting, episode.tool_calls)
+    if episode.state is not None:
+        events.append(await _snapshot(site, run, rollout_id, episode, episode.tool_calls + 1))
     events.append(site.ledger.new(body, *([] if detail is None else [detail]), correlation_id=run.run_id))
     try:
         await site.appender.append(events)

@@ -186,14 +186,14 @@ class Recorder:
     async def _append(self, new: New, *, late: Callable[[], None], again: bool) -> str:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
-            task = asyncio.ensure_future(self.appender.append([new]))
+            written = self.appender.submit([new])
             left = deadline - asyncio.get_running_loop().time()
-            await asyncio.wait({task}, timeout=max(0.0, left))
-            if not task.done():
-                task.add_done_callback(lambda done: _settled_late(done, late))
+            await asyncio.wait({written}, timeout=max(0.0, left))
+            if not written.done():
+                written.add_done_callback(lambda done: _settled_late(done, late))
                 raise LedgerUnavailable(f"{new.body.kind} not written within {self.timeout_s} s")
             try:
-                return task.result().events[0].event_id
+                return written.result().events[0].event_id
             except LedgerUnavailable:
                 # An intent is refused at once: nothing was asked of anybody. A result is worth waiting for.
                 if not again or left < 0.5:
@@ -201,8 +201,8 @@ class Recorder:
             await asyncio.sleep(0.25)
 
 
-def _settled_late(task: "asyncio.Future[Any]", late: Callable[[], None]) -> None:
-    if not task.cancelled() and task.exception() is None:
+def _settled_late(written: "asyncio.Future[Any]", late: Callable[[], None]) -> None:
+    if not written.cancelled() and written.exception() is None:
         late()
 
 

@@ -1,6 +1,5 @@
 """The tool-calling harness: drives one policy through one world over an OpenAI-compatible endpoint, and says how it ended."""
 
-import asyncio
 import inspect
 import json
 import sys
@@ -14,7 +13,7 @@ from ledger.canonical import parse
 from ledger.errors import CanonicalError
 from ledger.events.rollout import EndedBy
 from training.bundles import Harness
-from training.worlds import Observation, ToolCall, World
+from training.worlds import AsyncWorld, Observation, ToolCall
 
 Boundary = Literal["policy", "world", "harness", "engine", "gateway", "operator"]
 Clock = Callable[[], float]
@@ -66,6 +65,23 @@ class Act:
 Ask = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]], int], Awaitable[Answer]]
 """(messages, tool schemas, call index) to the answer; raises `CallFailed`."""
 Record = Callable[[Act], Awaitable[None]]
+Hear = Callable[[int, bool], Sequence[Mapping[str, Any]]]
+"""(number of the model call to come, whether the policy has answered the last user turn) to what the user says unasked, as messages."""
+
+
+def nobody(step: int, ended: bool) -> Sequence[Mapping[str, Any]]:
+    """Nothing: a user who speaks in the request alone."""
+    return ()
+
+
+@dataclass(frozen=True)
+class _Through:
+    """What a rollout goes through: the model, the record, the user between steps, and the clock."""
+
+    ask: Ask
+    record: Record
+    hear: Hear
+    clock: Clock
 
 
 class CallFailed(Exception):
@@ -84,16 +100,18 @@ class Episode:
         state: the world's current state.
         model_calls: answered model calls so far.
         tool_calls: number of tool calls so far.
-        sampling_s, tool_s: seconds spent sampling and in tools; queueing and reset are not counted.
+        sampling_s, tool_s: seconds spent sampling and in tools, a world's own time included; queueing and reset are not counted.
+        unslept_s: the part of `tool_s` that was the world's own time and that nobody waited for.
     """
 
-    world: World[Any]
+    world: AsyncWorld[Any]
     draft: BundleDraft
     state: Any
     model_calls: int = 0
     tool_calls: int = 0
     sampling_s: float = 0.0
     tool_s: float = 0.0
+    unslept_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,41 +137,50 @@ def tool_loop(*, calls_per_turn: int = 12, calls: int = 40, max_tokens: int = 51
     return Harness("tool_loop", inspect.getsource(sys.modules[__name__]), limits, "whole history")
 
 
-async def drive(episode: Episode, harness: Harness, ask: Ask, record: Record, *, clock: Clock = time.monotonic) -> End:
+async def drive(episode: Episode, harness: Harness, ask: Ask, record: Record, *, hear: Hear = nobody, clock: Clock = time.monotonic) -> End:
     """How the policy's way through all user turns ended; `episode` holds the state that it left.
+
+    Args:
+        ask, record: the way to the model and to the record.
+        hear: what the user says between steps: appended to the conversation as it is, in the user turn that is under way.
+        clock: seconds.
 
     Raises:
         CallFailed: a model call gave no answer.
         WorldFailed: the world broke.
     """
     messages: list[Mapping[str, Any]] = []
+    through = _Through(ask, record, hear, clock)
     if episode.draft.request.get("system"):
         messages.append({"role": "system", "content": episode.draft.request["system"]})
     for turn, said in enumerate(episode.draft.request["turns"]):
         messages.extend(said)
-        end = await _user_turn(episode, harness, messages, turn, (ask, record, clock))
+        end = await _user_turn(episode, harness, messages, turn, through)
         if end is not None:
             return end
     return End("finished", "policy", "answered every user turn")
 
 
-async def _user_turn(
-    episode: Episode, harness: Harness, messages: list[Mapping[str, Any]], turn: int, through: tuple[Ask, Record, Clock]
-) -> End | None:
-    ask, record, clock = through
-    tools = episode.world.tools(episode.draft, turn=turn)
+async def _user_turn(episode: Episode, harness: Harness, messages: list[Mapping[str, Any]], turn: int, through: _Through) -> End | None:
+    tools = await episode.world.tools(episode.draft, turn=turn)
+    last = turn == len(episode.draft.request["turns"]) - 1
     for _ in range(int(harness.limits["calls_per_turn"])):
         if episode.model_calls >= harness.limits["calls"]:
             return End("turn_limit", "policy", f"{episode.model_calls} model calls, the limit of a rollout")
-        answer = await ask(messages, tools, episode.model_calls)
+        if episode.model_calls:
+            messages.extend(through.hear(episode.model_calls, False))
+        answer = await through.ask(messages, tools, episode.model_calls)
         episode.model_calls += 1
         episode.sampling_s += answer.sampling_s
         messages.append(_as_message(answer))
         if not answer.tool_calls:
-            cut = answer.finish_reason == "length"
-            return End("token_limit", "policy", "an answer was cut by its token limit") if cut else None
+            if answer.finish_reason == "length":
+                return End("token_limit", "policy", "an answer was cut by its token limit")
+            if not (last and (late := through.hear(episode.model_calls, True))):
+                return None
+            messages.extend(late)
         for sampled in answer.tool_calls:
-            observation = await _act(episode, sampled, answer.model_call_id, (turn, tools), (record, clock))
+            observation = await _act(episode, sampled, answer.model_call_id, (turn, tools), through)
             messages.append({"role": "tool", "tool_call_id": sampled.call_id, "content": observation.content})
         if episode.sampling_s + episode.tool_s > harness.limits["wall_s"]:
             return End("wall_clock", "policy", f"{episode.sampling_s + episode.tool_s:.1f} s of sampling and tools")
@@ -165,10 +192,10 @@ async def _act(
     sampled: SampledCall,
     model_call_id: str | None,
     place: tuple[int, Sequence[Mapping[str, Any]]],
-    through: tuple[Record, Clock],
+    through: _Through,
 ) -> Observation:
-    (turn, tools), (record, clock) = place, through
-    began = clock()
+    turn, tools = place
+    began = through.clock()
     before = episode.world.digest(episode.state)
     parsed, observation = _parsed(sampled.arguments)
     offered = [tool["function"]["name"] for tool in tools]
@@ -176,11 +203,12 @@ async def _act(
         observation = _refused(f"no such tool; there are {', '.join(offered)}", "unknown_tool")
     elif parsed is not None:
         call = ToolCall(sampled.name, parsed, sampled.call_id)
-        episode.state, observation = await asyncio.to_thread(episode.world.call, episode.state, call)
-    latency_s = clock() - began
+        episode.state, observation = await episode.world.call(episode.state, call)
+    latency_s = through.clock() - began + observation.delay_s
     episode.tool_s += latency_s
+    episode.unslept_s += observation.delay_s
     after = episode.world.digest(episode.state)
-    await record(Act(episode.tool_calls, turn, sampled, model_call_id, parsed, observation, before, after, latency_s))
+    await through.record(Act(episode.tool_calls, turn, sampled, model_call_id, parsed, observation, before, after, latency_s))
     episode.tool_calls += 1
     return observation
 

@@ -30,11 +30,15 @@ class Observation:
 
     Attributes:
         content: text shown to the policy.
-        error_class: None, or why the call was refused: unknown_tool, malformed_arguments, invalid_arguments, not_found, tool_error.
+        error_class: None; or why the call was refused: unknown_tool, malformed_arguments, invalid_arguments, not_found, tool_error; or why
+            it has no answer of its own: timeout, permission_denied, connection_error. After these three the call may have taken effect.
+            A result that arrives cut or garbled has None, because nobody on the way noticed.
+        delay_s: seconds that the answer took in the world's own time and that nobody slept; they count as tool time.
     """
 
     content: str
     error_class: str | None = None
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,4 +126,57 @@ class World(Protocol[S]):
 
     def digest(self, state: S) -> str:
         """Hex SHA-256 of the canonical form of the state's view."""
+        ...
+
+
+class AsyncWorld(Protocol[S]):
+    """A world for asynchronous callers: what may wait for something is awaited, what only computes on values is not.
+
+    Calls on one state are carried out in the order in which they were asked. A call whose caller is cancelled is carried out or never
+    begun, and no later call on the same state overtakes it. Attributes, arguments and results are those of `World`.
+    """
+
+    name: str
+    version: str
+    source: str
+    fidelity: str
+
+    async def tools(self, draft: BundleDraft, *, turn: int) -> list[dict[str, Any]]:
+        """As `World.tools`."""
+        ...
+
+    async def reset(self, draft: BundleDraft, *, seed: int) -> S:
+        """As `World.reset`."""
+        ...
+
+    async def call(self, state: S, call: ToolCall) -> tuple[S, Observation]:
+        """As `World.call`."""
+        ...
+
+    async def snapshot(self, state: S) -> Snapshot:
+        """As `World.snapshot`."""
+        ...
+
+    async def restore(self, snapshot: Snapshot) -> S:
+        """As `World.restore`."""
+        ...
+
+    async def fork(self, snapshot: Snapshot, n: int) -> list[S]:
+        """As `World.fork`."""
+        ...
+
+    def view(self, state: S) -> Any:
+        """As `World.view`."""
+        ...
+
+    def material(self, view: Any) -> Any:
+        """As `World.material`."""
+        ...
+
+    def diff(self, before: S, after: S) -> Diff:
+        """As `World.diff`."""
+        ...
+
+    def digest(self, state: S) -> str:
+        """As `World.digest`."""
         ...

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from training.bundles import Harness
-from training.rollout.harness import Act, Answer, End, Episode, SampledCall, drive, tool_loop
+from training.rollout.harness import Act, Answer, End, Episode, Hear, SampledCall, drive, nobody, tool_loop
+from training.worlds.asynchronous import as_async
 from training.worlds.ticket_desk import TicketDesk
 from training.worlds.ticket_desk.bundles import generate
 
@@ -36,10 +38,12 @@ class Player:
         self.acts.append(act)
 
 
-async def play(player: Player, harness: Harness | None = None) -> tuple[End, Episode]:
-    world = TicketDesk()
-    episode = Episode(world, DRAFT, world.reset(DRAFT, seed=0))
-    return await drive(episode, harness or tool_loop(), player.ask, player.record, clock=iter(range(10_000)).__next__), episode
+async def play(player: Player, harness: Harness | None = None, hear: Hear = nobody) -> tuple[End, Episode]:
+    with ThreadPoolExecutor(1) as pool:
+        world = as_async(TicketDesk(), pool)
+        episode = Episode(world, DRAFT, await world.reset(DRAFT, seed=0))
+        clock = iter(range(10_000)).__next__
+        return await drive(episode, harness or tool_loop(), player.ask, player.record, hear=hear, clock=clock), episode
 
 
 async def test_a_text_answer_ends_the_only_user_turn() -> None:
@@ -69,9 +73,9 @@ async def test_wall_clock_counts_sampling_and_tools() -> None:
 @pytest.mark.parametrize("arguments", ['{"id": ', "[1]", '"text"', '{"a": NaN}', '{"a": 1, "a": 2}', "", "\x00"])
 async def test_arguments_that_are_no_object_never_reach_the_world(arguments: str) -> None:
     player = Player(calls("query_tickets", arguments), says("Done."))
-    end, episode = await play(player)
+    end, _ = await play(player)
     assert (end.ended_by, player.acts[0].parsed, player.acts[0].observation.error_class) == ("finished", None, "malformed_arguments")
-    assert player.acts[0].state_before == player.acts[0].state_after == episode.world.digest(episode.world.reset(DRAFT, seed=0))
+    assert player.acts[0].state_before == player.acts[0].state_after == TicketDesk().digest(TicketDesk().reset(DRAFT, seed=0))
     assert player.acts[0].sampled.arguments == arguments
     assert set(json.loads(player.asked[1][-1]["content"])) == {"error"}
 
@@ -89,6 +93,22 @@ async def test_the_conversation_holds_every_message_in_order() -> None:
     assert [message["role"] for message in player.asked[1]] == ["system", "user", "assistant", "tool"]
     assert player.asked[1][2]["tool_calls"][0]["function"] == {"name": "query_tickets", "arguments": '{"priority": "P1"}'}
     assert player.asked[1][3]["tool_call_id"] == "c1"
+
+
+async def test_what_the_user_says_between_steps_is_appended_and_starts_no_user_turn() -> None:
+    player = Player(calls("query_tickets", "{}"), calls("query_tickets", "{}"), says("Done."))
+    await play(player, hear=lambda step, ended: [{"role": "user", "content": "one more thing"}] if step == 1 and not ended else [])
+    assert [message["role"] for message in player.asked[1]] == ["system", "user", "assistant", "tool", "user"]
+    assert player.asked[2][: len(player.asked[1])] == player.asked[1]
+    assert [act.turn for act in player.acts] == [0, 0]
+
+
+async def test_a_user_who_speaks_up_at_the_end_is_answered_before_the_rollout_finishes() -> None:
+    due = [{"role": "user", "content": "wait"}]
+    player = Player(says("Done."), says("Done again."))
+    end, episode = await play(player, hear=lambda step, ended: [due.pop()] if ended and due else [])
+    assert (end.ended_by, episode.model_calls) == ("finished", 2)
+    assert [message["role"] for message in player.asked[1]] == ["system", "user", "assistant", "user"]
 
 
 def test_a_harness_is_its_source_and_its_limits() -> None:

@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_in_mid_stream_stops_the_upstream_and_what_ca
     assert called.sampled_ids is not None
     assert called.sampled_ids.count >= 4
     await rig.until(lambda: rig.server.aborted == 1)
-    assert rig.gateway.state()["inflight"] == 0
+    await rig.until(lambda: rig.gateway.state()["inflight"] == 0)
 
 
 @pytest.mark.parametrize(
