@@ -155,7 +155,7 @@ def test_a_batch_gets_admitted_bundles_of_training_and_no_others(ledger: LedgerH
 
 
 def test_every_read_of_a_split_is_an_event(ledger: LedgerHandle) -> None:
-    good, _, held = bundles = put(ledger, count=3)
+    _, _, held = bundles = put(ledger, count=3)
     gate(ledger, gates(), bundles)
     read = read_split(ledger, "test", purpose="report", reader="table", run_id="r1")
     assert [bundle.bundle_id for bundle in read] == [held.bundle_id]

@@ -8,16 +8,14 @@ from audit.severity import load_policy, policy_names, policy_of
 from audit.world_checks import world_checks
 from ledger.errors import SettingsError
 
-RFC_008 = """static.manifest static.reproducible_build static.sbom static.oci_labels static.resource_declaration static.timeout_ceiling
-static.dependency_pinning static.task_distribution_pinning static.image_hygiene static.layout runtime.network_policy
-runtime.host_containment runtime.resource_bounds runtime.episode_isolation runtime.oracle_containment runtime.reward_well_formed
-runtime.observation_schema runtime.state_contract runtime.tool_declaration_accuracy runtime.task_declaration_accuracy
-runtime.seed_control runtime.episode_determinism runtime.rubric_introspectable runtime.trajectory_record runtime.reward_attribution
-semantic.resource_envelope semantic.oracle_max semantic.floor_gap semantic.canary_floor semantic.no_solution_leakage
-semantic.verifier_determinism semantic.verifier_portability semantic.replayability statistical.reward_reachability
-statistical.difficulty_separation statistical.variance_bound statistical.adversarial_floor statistical.headroom
-statistical.gameability_gap statistical.training_signal hub.cross_host_determinism hub.immutable_versioning hub.layer_isolation
-hub.time_to_first_work hub.cosign_signature""".split()
+RFC_008 = {
+    "static": "manifest reproducible_build sbom oci_labels resource_declaration timeout_ceiling dependency_pinning task_distribution_pinning image_hygiene layout",
+    "runtime": "network_policy host_containment resource_bounds episode_isolation oracle_containment reward_well_formed observation_schema state_contract tool_declaration_accuracy task_declaration_accuracy seed_control episode_determinism rubric_introspectable trajectory_record reward_attribution",
+    "semantic": "resource_envelope oracle_max floor_gap canary_floor no_solution_leakage verifier_determinism verifier_portability replayability",
+    "statistical": "reward_reachability difficulty_separation variance_bound adversarial_floor headroom gameability_gap training_signal",
+    "hub": "cross_host_determinism immutable_versioning layer_isolation time_to_first_work cosign_signature",
+}
+IDS = {f"{level}.{name}" for level, names in RFC_008.items() for name in names.split()}
 
 
 def content() -> dict[str, object]:
@@ -25,9 +23,9 @@ def content() -> dict[str, object]:
 
 
 def test_every_policy_holds_the_45_ids_of_the_rfc() -> None:
-    assert len(RFC_008) == 45
+    assert len(IDS) == 45
     for name in policy_names():
-        assert set(RFC_008) <= load_policy(name).severity.keys()
+        assert load_policy(name).severity.keys() >= IDS
     assert "runtime.startup" in load_policy("v2").severity.keys() - load_policy("v1").severity.keys()
 
 
