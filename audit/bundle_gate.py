@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -177,11 +177,6 @@ def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threa
                 created += sum(item.created for item in ledger.append(events).events)
             decisions += page
     return Gated(world, tuple(decisions), created)
-
-
-def with_verifier(gates: Gates, verifier: Bound[Judge], bundle: Bundle) -> tuple[Gates, Bundle]:
-    """The gates and the bundle with another verifier: how a new version is tried on a bundle that is there."""
-    return replace(gates, verifier=verifier), replace(bundle, verifier_id=verifier.ref.method_id)
 
 
 def _attempts(ledger: LedgerHandle, world: str) -> dict[str, list[RolloutLine]]:
