@@ -8,7 +8,6 @@ from typing import Any
 from audit.paths import Step
 from audit.tool_calls import CallMaker
 
-KINDS = ("drop", "duplicate", "change", "swap", "truncate", "stray")
 _CHANGES_PER_ARGUMENT = 2
 
 

@@ -12,7 +12,6 @@ READ_VERBS = (
     "head", "inspect", "is", "list", "lookup", "ls", "pwd", "query", "read", "retrieve", "search", "show", "sort", "stat", "tail",
     "validate", "verify", "view", "wc",
 )  # fmt: skip
-ILLEGAL_KINDS = ("unknown_tool", "missing_argument", "wrong_type", "unknown_argument", "not_in_enum")
 _ABSENT_TOOL = "no_such_tool"
 _TEXTS = ("a note", "checked again", "42")
 

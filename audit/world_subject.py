@@ -12,6 +12,7 @@ from audit.tool_calls import CallMaker, is_read
 from ledger.bundle import BundleDraft
 from ledger.canonical import digest
 from training.worlds import Change, ToolCall, World
+from training.worlds.difference import differences
 
 Outcome = Literal["pass", "warning", "fail"]
 
@@ -154,8 +155,6 @@ def tools_of(world: World[Any], drafts: Sequence[BundleDraft]) -> dict[str, Mapp
 
 def material_changes(world: World[Any], before: Any, after: Any) -> tuple[Change, ...]:
     """Where the material parts of two states differ."""
-    from training.worlds.difference import differences
-
     return differences(world.material(world.view(before)), world.material(world.view(after))).changes
 
 
