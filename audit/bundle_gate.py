@@ -149,22 +149,32 @@ class Gates:
         return CheckResult(check_id, "skip", self.policy.not_run.get(check_id, "nothing here implements it"))
 
 
-def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threads: int = 1, progress: Progress = lambda _: None) -> Gated:
+def gate(
+    ledger: LedgerHandle,
+    gates: Gates,
+    bundles: Sequence[Bundle],
+    *,
+    tried: bool = True,
+    threads: int = 1,
+    progress: Progress = lambda _: None,
+) -> Gated:
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
 
     Args:
         bundles: proposed for the world of `gates`; leaks and double meanings are looked for among them and all that are sealed for it.
+        tried: whether what policies did with the bundles so far is looked at too; without it the statistical checks are skipped, and
+            rollouts that come later change no decision.
         threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
         progress: called with the number of bundles done since the last call.
     """
     batch = BundleBatch((*bundles, *_others(ledger, gates.world.version, bundles)))
     world = gate_world(ledger, gates.world, [bundle.draft for bundle in bundles], gates.policy)
-    tried = _attempts(ledger, gates.world.name)
+    rolled_out = _attempts(ledger, gates.world.name) if tried else {}
     decisions: list[Decision] = []
     created = 0
 
     def decide(bundle: Bundle) -> Decision:
-        attempts = tried.get(bundle.bundle_id, ())
+        attempts = rolled_out.get(bundle.bundle_id, ())
         found = _known(ledger, gates, bundle, gates.gate_id(bundle, world, batch=batch, attempts=attempts))
         decision = gates.decide(bundle, world, batch=batch, attempts=attempts) if found is None else found
         progress(1)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from audit.bundle_gate import Gated, Gates, gate
 from audit.severity import Policy, load_policy
@@ -13,6 +14,9 @@ from ledger.events.task import CheckStatus
 from training.admission import Admission, admissions
 from training.lab import Lab
 from training.stages import Progress, StageReport, silent
+
+_THREADS = 2
+"""Bundles worked on at once where the world runs in processes of its own."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,13 @@ def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress 
     """Both gates of every bundle of the experiment, each decision an event; the same evidence decides once."""
     policy, since = policy or load_policy(), lab.ledger.barrier()
     total = len(lab.bundles)
+    # Before the experiment's own rollouts there are none to look at; a second run decides as the first did.
     gated: dict[str, Gated] = {}
     for name, world in lab.worlds.items():
         gates = Gates(world, lab.judgings[name][0].verifier, lab.harness, policy)
-        gated[name] = gate(lab.ledger, gates, _of(lab, name), progress=lambda n: progress("bundles checked", n, total))
+        threads = _THREADS if hasattr(world, "close") else 1
+        tell = partial(_tell, progress, total)
+        gated[name] = gate(lab.ledger, gates, _of(lab, name), tried=False, threads=threads, progress=tell)
     decided = [decision for found in gated.values() for decision in found.decisions]
     counts = {
         "bundles": len(decided), "admitted": sum(decision.admitted for decision in decided),
@@ -88,6 +95,10 @@ def admitted_bundles(lab: Lab) -> BundlesAdmitted:
     }  # fmt: skip
     manifest = {split: sorted(b.bundle_id for b, a in rows if a.admitted and b.draft.split == split) for split in sorted(splits)}
     return BundlesAdmitted(StageReport(at, at, counts), digest(manifest), rows)
+
+
+def _tell(progress: Progress, total: int, done: int) -> None:
+    progress("bundles checked", done, total)
 
 
 def _of(lab: Lab, world: str) -> list[Bundle]:
