@@ -1,15 +1,17 @@
-"""Asset checks: coverage of the expected slots, oracles that succeed, a reason for every missing reward, sound read models."""
+"""Asset checks: worlds and bundles hold, splits are disjoint, slots are filled, oracles succeed, missing rewards have reasons."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
+from audit import bundle_stages
 from audit.expectations import expectations
 from ledger import queries
 from ledger.attempts import attempts
 from ledger.queries import Filter, RolloutLine
 from pipelines.assets.evaluation import rewards, verdicts
 from pipelines.assets.rollouts import rollouts
+from pipelines.assets.synthesis import admitted_bundles, world_checks
 from pipelines.figures import coverage_table, markdown_table, missing_table
 from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
@@ -18,6 +20,62 @@ from training.lab import Lab
 ORACLE = "oracle"
 _NAMED = 20
 _PAGE = 1000
+
+
+@dg.asset_check(asset=world_checks, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def worlds_hold(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """No world of the experiment fails a check that its policy takes for a failure: no bundle of such a world could be admitted."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        checked = bundle_stages.world_checks(lab)
+    blocked = [f"{name}: {check_id}" for name, gate in checked.gates.items() for check_id in gate.blocking]
+    return dg.AssetCheckResult(
+        passed=not blocked,
+        description=f"{len(checked.gates)} worlds checked" + _named(blocked, "blocked by"),
+        metadata={"worlds": len(checked.gates), "blocked": len(blocked)},
+    )
+
+
+@dg.asset_check(asset=admitted_bundles, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def every_bundle_is_decided(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """Admitted + rejected = bundles, and at least one is admitted."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        found = bundle_stages.admitted_bundles(lab)
+    counts = found.report.counts
+    undecided = [bundle.draft.name for bundle, admission in found.rows if admission.gate_id is None]
+    return dg.AssetCheckResult(
+        passed=counts["undecided"] == 0 and counts["admitted"] > 0,
+        description=f"{counts['admitted']} of {counts['bundles']} bundles admitted, {counts['rejected']} rejected"
+        + _named(undecided, "undecided:"),
+        metadata={name: counts[name] for name in ("bundles", "admitted", "rejected", "undecided")},
+    )
+
+
+@dg.asset_check(asset=admitted_bundles, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
+def splits_are_disjoint(
+    context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.AssetCheckResult:
+    """No content of an admitted bundle is in two splits: neither request nor initial state, nor what its proposer keeps apart."""
+    part = parse_key(context.partition_key)
+    with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        found = bundle_stages.admitted_bundles(lab)
+    seen: dict[tuple[str, str], set[str]] = {}
+    for bundle, admission in found.rows:
+        if admission.admitted:
+            kept = {name: str(bundle.draft.provenance[name]) for name in ("family", "wording", "names") if name in bundle.draft.provenance}
+            for key in ({"task": bundle.bundle_id} | kept).items():
+                seen.setdefault(key, set()).add(bundle.draft.split)
+    straddling = [f"{kind} {name[:16]} in {', '.join(sorted(splits))}" for (kind, name), splits in sorted(seen.items()) if len(splits) > 1]
+    return dg.AssetCheckResult(
+        passed=not straddling,
+        description=f"{len(seen)} tasks, families, wordings and pools of names" + _named(straddling, "in two splits:"),
+        metadata={"looked at": len(seen), "straddling": len(straddling)},
+    )
 
 
 @dg.asset_check(asset=rollouts, blocking=True, partitions_def=EXPERIMENT_ROUNDS)
@@ -100,7 +158,9 @@ def read_models_hold(deployment: dg.ResourceParam[Deployment]) -> dg.AssetCheckR
     )
 
 
-CHECKS = [every_slot_is_filled, oracles_succeed, nulls_have_reasons, read_models_hold]
+CHECKS = [
+    worlds_hold, every_bundle_is_decided, splits_are_disjoint, every_slot_is_filled, oracles_succeed, nulls_have_reasons, read_models_hold,
+]  # fmt: skip
 
 
 def _expected_slots(lab: Lab, round: int) -> dict[tuple[str, int], str]:

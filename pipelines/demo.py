@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from audit import bundle_stages
 from ledger import embedded, queries
 from ledger.connect import connect
 from ledger.errors import EngineFailed
@@ -87,7 +88,10 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
     with connect(settings) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
         try:
             warming = _warm(lab) if model and not _sampled(lab) else None
+            _stage(screen, "worlds", lambda: stages.worlds(lab))
             _stage(screen, "task bundles", lambda: stages.task_bundles(lab, progress=screen.progress))
+            _stage(screen, "world checks", lambda: bundle_stages.world_checks(lab, progress=screen.progress).report)
+            _stage(screen, "bundle checks", lambda: bundle_stages.bundle_checks(lab, progress=screen.progress).report)
             kept = [c.policy for c in config.collect if c.policy != SMOLLM2]
             _stage(screen, "scripted rollouts", lambda: stages.rollouts(lab, policies=kept, progress=screen.progress))
             if warming is not None:

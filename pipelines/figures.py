@@ -11,6 +11,7 @@ _COLOURS: Mapping[str, str] = {
     "running": "#bdbdbd", "succeeded": "#2e7d32", "task_failed": "#c62828", "env_failed": "#6a1b9a", "verifier_failed": "#ad1457",
     "harness_failed": "#4527a0", "limit_ended": "#ef6c00", "aborted": "#455a64", "unknown": "#9e9e9e",
 }  # fmt: skip
+_PARTS = ("#2e7d32", "#c62828", "#9e9e9e", "#1565c0", "#ef6c00", "#6a1b9a")
 _WIDTH, _LABEL, _ROW, _LEGEND = 720, 220, 26, 34
 
 
@@ -67,6 +68,37 @@ def outcome_chart(lines: Sequence[OutcomeSummary]) -> str:
         parts.append(f'<text x="{at + 15}" y="{y + 10}">{outcome}</text>')
         at += 30 + 7 * len(outcome)
     return f"![outcomes](data:image/svg+xml;base64,{b64encode(''.join([*parts, '</svg>']).encode()).decode()})"
+
+
+def bar_chart(what: str, bars: Mapping[str, Mapping[str, int]]) -> str:
+    """A Markdown image: one stacked bar a name, all to one scale, with its counts; colours go by the order of the parts.
+
+    Args:
+        what: what is counted.
+        bars: name to part to count.
+    """
+    parts_seen = list(dict.fromkeys(part for bar in bars.values() for part in bar))
+    most = max((sum(bar.values()) for bar in bars.values()), default=0) or 1
+    height, room = _ROW * len(bars) + _LEGEND, _WIDTH - _LABEL - 8
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif" font-size="12">']
+    parts.append(f'<rect width="{_WIDTH}" height="{height}" fill="white"/>')
+    for row, (name, bar) in enumerate(bars.items()):
+        y, at = row * _ROW + 4, float(_LABEL)
+        counts = " / ".join(str(bar.get(part, 0)) for part in parts_seen)
+        parts.append(f'<text x="8" y="{y + 14}">{escape(name)} ({counts})</text>')
+        for part in parts_seen:
+            width = room * bar.get(part, 0) / most
+            if width:
+                parts.append(
+                    f'<rect x="{at:.1f}" y="{y}" width="{width:.1f}" height="18" fill="{_PARTS[parts_seen.index(part) % len(_PARTS)]}"/>'
+                )
+                at += width
+    at = 8
+    for index, part in enumerate(parts_seen):
+        parts.append(f'<rect x="{at}" y="{height - 18}" width="11" height="11" fill="{_PARTS[index % len(_PARTS)]}"/>')
+        parts.append(f'<text x="{at + 15:.0f}" y="{height - 8}">{escape(part)}</text>')
+        at += 30 + 7 * len(part)
+    return f"![{escape(what)}](data:image/svg+xml;base64,{b64encode(''.join([*parts, '</svg>']).encode()).decode()})"
 
 
 def _bar(line: OutcomeSummary, y: int) -> list[str]:

@@ -16,6 +16,7 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.settings import Settings
+from training.admission import admissions
 from training.bundles import Harness
 from training.rewards import Reward, rewards
 from training.rollout import engine, policies
@@ -137,12 +138,13 @@ class Lab:
         self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)])
 
     def groups(self, collection: Collection) -> tuple[Group, ...]:
-        """The collection's groups with its policy published.
+        """The collection's groups with its policy published; ordinary rollouts leave out bundles that the gates rejected.
 
         Raises:
             SettingsError: no such policy or bundle.
         """
-        chosen, plan = self._chosen(collection), collection.faults
+        left_out, plan = self.left_out(collection), collection.faults
+        chosen = [bundle for bundle in self._chosen(collection) if bundle.bundle_id not in left_out]
         seed = self.config.seed if collection.fault_seed is None else collection.fault_seed
         plants = None if plan is None else Plants(plan, seed)
         if collection.policy == SMOLLM2:
@@ -150,6 +152,17 @@ class Lab:
             return tuple(Group(bundle, policy, collection.size, collection.rollout_kind, plants) for bundle in chosen)
         by_world = {world: self._scripted(world, collection.policy) for world in sorted({bundle.draft.world for bundle in chosen})}
         return tuple(Group(bundle, by_world[bundle.draft.world], collection.size, collection.rollout_kind, plants) for bundle in chosen)
+
+    def left_out(self, collection: Collection) -> frozenset[str]:
+        """Ids of the bundles that a collection would attempt, had the newest decision of the gates not rejected them."""
+        if collection.rollout_kind != "ordinary":
+            return frozenset()
+        return self._rejected & {bundle.bundle_id for bundle in self._chosen(collection)}
+
+    @cached_property
+    def _rejected(self) -> frozenset[str]:
+        known = admissions(self.ledger)
+        return frozenset(name for name, found in known.items() if found.gate_id is not None and not found.admitted)
 
     def _chosen(self, collection: Collection) -> list[Bundle]:
         if collection.tasks:

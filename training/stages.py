@@ -35,14 +35,22 @@ class StageReport:
     counts: dict[str, int]
 
 
-def task_bundles(lab: Lab, *, progress: Progress = silent) -> StageReport:
-    """Worlds, verifiers and harness registered and all bundles sealed."""
+def worlds(lab: Lab) -> StageReport:
+    """The run recorded, and its worlds, verifiers and harness registered."""
     since = lab.ledger.barrier()
     lab.record_run()
     for name, world in lab.worlds.items():
         judgings = lab.judgings[name]
         planted = [j.verifier.ref.name for j in judgings if hasattr(verifiers[j.verifier.ref.name], "planted_gap")]
         register(lab.ledger, world, [(j.verifier, j.kind) for j in judgings], lab.harness, planted=planted)
+    until = lab.ledger.barrier()
+    counts = {"worlds": len(lab.worlds), "verifiers": len({j.verifier.ref.method_id for found in lab.judgings.values() for j in found})}
+    return StageReport(since, until, counts | {"new": until - since})
+
+
+def task_bundles(lab: Lab, *, progress: Progress = silent) -> StageReport:
+    """All bundles sealed."""
+    since = lab.ledger.barrier()
     total = len(lab.bundles)
     created = 0
     for start in range(0, total, 50):
@@ -66,6 +74,8 @@ def rollouts(lab: Lab, *, round: int = 0, policies: Sequence[str] | None = None,
     groups = [group for c in chosen for group in lab.groups(c)]
     unfilled = _unfilled(lab, round, groups)
     counts = {"expected": sum(group.size for group in groups), "already": 0, "new": 0, "superseded": 0}
+    if left_out := sum(len(lab.left_out(collection)) for collection in chosen):
+        counts["rejected bundles left out"] = left_out
     if unfilled:
         # Only now are servers started: a stage that is done already needs none.
         done = asyncio.run(_collect(lab, round, unfilled, progress))

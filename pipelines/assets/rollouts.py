@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from pipelines.assets.synthesis import task_bundles
+from pipelines.assets.synthesis import admitted_bundles
 from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
 from pipelines.summary import LoggedProgress, attempt_metadata, merged, stage_metadata
@@ -14,7 +14,7 @@ ENGINE_POOL = "engine"
 
 
 @dg.asset(
-    deps=[task_bundles], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"}, pool=ENGINE_POOL
+    deps=[admitted_bundles], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"}, pool=ENGINE_POOL
 )  # fmt: skip
 def rollouts(
     context: dg.AssetExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]

@@ -37,6 +37,7 @@ def lab_of(ledger: LedgerHandle, tmp_path: Path) -> Iterator[Callable[[RunConfig
 
     def open_lab(wanted: RunConfig) -> Lab:
         opened.append(Lab(wanted, ledger, Settings(data_dir=tmp_path)))
+        stages.worlds(opened[-1])
         stages.task_bundles(opened[-1])
         return opened[-1]
 

@@ -29,6 +29,7 @@ def lab(ledger: LedgerHandle, tmp_path: Path) -> Lab:
         collect=(Collection(policy="oracle"), Collection(policy="gives_up")),
     )
     opened = Lab(config, ledger, Settings(data_dir=tmp_path))
+    stages.worlds(opened)
     stages.task_bundles(opened)
     stages.rollouts(opened)
     queries.fresh(ledger)
