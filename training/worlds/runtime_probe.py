@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+SCRATCH = os.environ.get("SCRATCH", "")
+
 
 def refused(action: Callable[[], object]) -> str:
     """Empty when the action was refused, else what happened instead."""
@@ -25,12 +27,16 @@ def refused(action: Callable[[], object]) -> str:
 def reading(given: dict) -> str:  # type: ignore[type-arg]
     """Files of the machine and of this program's own repository."""
     seen = [path for path in ("/etc/passwd", "/proc", "/sys", "/tmp", "/var", given["here"]) if os.path.lexists(path)]
-    return f"can see {', '.join(seen)}" if seen else ""
+    for path in seen:
+        went = refused(partial(os.open, path, os.O_RDONLY))
+        if went:
+            return f"can read {path}"
+    return f"contents are hidden, existence is not: {', '.join(seen)}" if seen else ""
 
 
 def writing() -> str:
-    """The top folder and those in it, but the scratch folder."""
-    for folder in ("/", *(entry.path for entry in os.scandir("/") if entry.is_dir() and entry.name != "scratch")):
+    """Folders of every kind but the scratch folder."""
+    for folder in ("/", "/dev", "/dev/shm", "/etc", "/home", "/root", "/tmp", "/usr/lib", "/var/tmp", os.environ["TASK"]):
         if refused(partial(os.open, os.path.join(folder, "probe"), os.O_CREAT | os.O_WRONLY)):
             return f"wrote into {folder}"
     return ""
@@ -41,12 +47,12 @@ def scratch_size() -> str:
 
     def fill() -> None:
         for index in range(4):
-            with open(f"/scratch/fill{index}", "wb") as file:
+            with open(f"{SCRATCH}/fill{index}", "wb") as file:
                 file.write(b"x" * (1 << 20))
 
     went = refused(fill)
-    for name in os.listdir("/scratch"):
-        os.unlink(f"/scratch/{name}")
+    for name in os.listdir(SCRATCH):
+        os.unlink(f"{SCRATCH}/{name}")
     return went
 
 
@@ -61,9 +67,14 @@ def network() -> str:
 
 def other_processes(given: dict) -> str:  # type: ignore[type-arg]
     """The process that started this one; a low number may be one of this sandbox's own."""
-    if os.getpid() > 8:
-        return f"process number {os.getpid()} is one of the machine's"
+    if os.path.exists(f"/proc/{given['pid']}"):
+        return "others can be seen in /proc"
     return refused(lambda: os.kill(given["pid"], 0)) if given["pid"] > 8 else ""
+
+
+def group_kill() -> str:
+    """A process namespace, whose numbers start at 1."""
+    return f"no process namespace: this is process {os.getpid()} of the machine" if os.getpid() > 8 else ""
 
 
 def privileges(given: dict) -> str:  # type: ignore[type-arg]
@@ -109,12 +120,12 @@ def limit(name: str) -> str:
 def file_size() -> str:
     """A file larger than allowed."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    fd = os.open("/scratch/large", os.O_CREAT | os.O_RDWR)
+    fd = os.open(f"{SCRATCH}/large", os.O_CREAT | os.O_RDWR)
     try:
         return refused(lambda: os.ftruncate(fd, 64 << 20))
     finally:
         os.close(fd)
-        os.unlink("/scratch/large")
+        os.unlink(f"{SCRATCH}/large")
 
 
 def main() -> None:
@@ -122,7 +133,7 @@ def main() -> None:
     given = json.load(sys.stdin)
     found = {
         "reading": reading(given), "writing": writing(), "scratch_size": scratch_size(), "network": network(),
-        "other_processes": other_processes(given), "privileges": privileges(given), "system_calls": system_calls(),
+        "other_processes": other_processes(given), "group_kill": group_kill(), "privileges": privileges(given), "system_calls": system_calls(),
         "process_count": process_count(), "cpu": limit("CPU"),
         "memory": limit("AS") or refused(lambda: mmap.mmap(-1, 512 << 20)), "file_size": file_size(),
     }  # fmt: skip

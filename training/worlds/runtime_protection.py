@@ -59,11 +59,14 @@ def tried(programs: Iterable[Path], *, modes: Iterable[Mode] | None = None) -> P
 
     Args:
         programs: bwrap programs, best first.
-        modes: ways to try; None for as root, when this is root, and then in a user namespace.
+        modes: ways to try; None for as root, when this is root, and then in a user namespace, then by Landlock.
     """
     reasons: list[str] = []
-    ways: tuple[Mode, ...] = tuple(modes) if modes is not None else ("root", "user") if os.geteuid() == 0 else ("user",)
-    candidates = [Confinement(program, mode) for mode in ways for program in programs]
+    ways: tuple[Mode, ...] = (
+        tuple(modes) if modes is not None else ("root", "user", "landlock") if os.geteuid() == 0 else ("user", "landlock")
+    )
+    paths = tuple(programs)
+    candidates = [Confinement(path, mode) for mode in ways for path in (paths if mode != "landlock" else (None,))]
     for confinement in candidates:
         try:
             return _measured(confinement)
@@ -77,7 +80,9 @@ def _measured(confinement: Confinement) -> Protections:
     given = {"home": str(Path.home()), "here": str(_PROBE), "pid": os.getpid(), "uid": os.getuid()}
     report = run_once(confinement, Program(source=_PROBE.read_text()), _PROBE_LIMITS, stdin=json.dumps(given).encode())
     if not report.ok:
-        raise SandboxUnavailable(f"{confinement.bwrap}: the probe ended by {report.ended}: {report.stderr[-300:].decode(errors='replace')}")
+        raise SandboxUnavailable(
+            f"{confinement.bwrap or 'Landlock'}: the probe ended by {report.ended}: {report.stderr[-300:].decode(errors='replace')}"
+        )
     failures: dict[str, str] = json.loads(report.stdout)
     by = _providers(confinement)
     missing = {name: failures[name] for name in PROTECTIONS if failures.get(name)}
@@ -85,13 +90,17 @@ def _measured(confinement: Confinement) -> Protections:
 
 
 def _providers(confinement: Confinement) -> dict[str, str]:
-    namespaces = "namespaces" if confinement.mode == "root" else "namespaces of a user namespace"
-    mounts = f"mount {namespaces} ({confinement.bwrap.name})"
-    return {
-        "reading": mounts, "writing": mounts, "scratch_size": "tmpfs size, and a watch on its number of files",
-        "network": f"network {namespaces}, seccomp", "other_processes": f"process and IPC {namespaces}, seccomp",
-        "group_kill": "process namespace, parent-death signal",
-        "privileges": "no_new_privs, " + ("change of user" if confinement.mode == "root" else "user namespace"),
+    common = {
         "system_calls": "seccomp", "cpu": "RLIMIT_CPU", "memory": "RLIMIT_AS, seccomp", "process_count": "RLIMIT_NPROC, seccomp",
         "file_size": "RLIMIT_FSIZE", "wall": "this process", "output": "this process",
+    }  # fmt: skip
+    if confinement.bwrap is None:
+        no = dict.fromkeys(PROTECTIONS, "none")
+        return no | common | {"reading": "Landlock", "writing": "Landlock", "network": "seccomp", "privileges": "no_new_privs"}
+    namespaces = "namespace" if confinement.mode == "root" else "namespace below a user namespace"
+    return common | {
+        "reading": f"mount {namespaces}", "writing": f"mount {namespaces}", "scratch_size": "tmpfs size, a watch on its number of files",
+        "network": f"network {namespaces}, seccomp", "other_processes": f"process and IPC {namespaces}, seccomp",
+        "group_kill": f"process {namespaces}, parent-death signal",
+        "privileges": "no_new_privs, " + ("change of user" if confinement.mode == "root" else "user namespace"),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -69,13 +70,15 @@ class Sandboxed:
         if self._code is None:
             pid, status = os.waitpid(self.process.pid, 0 if block else os.WNOHANG)
             if pid:
-                self._code = self.process.returncode = os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                self._code = self.process.returncode = code if code >= 0 else 128 - code
         return self._code
 
     def kill(self) -> None:
         """Ends everything inside; harmless when it has ended."""
         if self.wait(block=False) is None:
-            self.process.kill()
+            # bwrap's first process takes everything inside with it; without bwrap, the group is all that is known.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.wait(block=True)
 
     def close(self) -> None:
@@ -85,6 +88,8 @@ class Sandboxed:
             self._open = False
             os.close(self._launched.status)
             os.close(self._launched.info)
+            if self._launched.folder:
+                shutil.rmtree(self._launched.folder, ignore_errors=True)
 
     def was_ready(self) -> bool:
         """After its end: whether the program itself was ever reached."""
@@ -95,7 +100,7 @@ class Sandboxed:
 
     def too_many_files(self) -> bool:
         """Whether the scratch folder holds more files than allowed; False also when it cannot be looked at because it ends."""
-        if not self._limits.scratch_bytes:
+        if not self._limits.scratch_bytes or self._launched.folder:
             return False
         with suppress(OSError, ValueError, KeyError):
             if self._inside is None:
@@ -130,7 +135,9 @@ def run_once(confinement: Confinement, program: Program, limits: Limits, *, stdi
             assert code is not None
         wall_s = time.monotonic() - started
         if killed is None and not box.was_ready():
-            raise SandboxUnavailable(f"no sandbox by {confinement.bwrap}: {written['stderr'][-400:].decode(errors='replace').strip()}")
+            raise SandboxUnavailable(
+                f"no sandbox by {confinement.bwrap or confinement.mode}: {written['stderr'][-400:].decode(errors='replace').strip()}"
+            )
         ended = killed or _end(code, wall_s, limits)
         return Report(ended, None if killed else code, written["stdout"], written["stderr"], wall_s)
 
@@ -141,7 +148,7 @@ def _end(code: int, wall_s: float, limits: Limits) -> Ended:
     # A program that ignores SIGXCPU is killed one second of CPU time later.
     if code == 128 + signal.SIGXCPU or (code == 128 + signal.SIGKILL and wall_s > limits.cpu_s):
         return "cpu"
-    return "signal" if code > 128 or code < 0 else "exit"
+    return "signal" if code > 128 else "exit"
 
 
 def _converse(box: Sandboxed, stdin: bytes, limits: Limits, deadline: float) -> tuple[dict[str, bytes], Ended | None]:
