@@ -77,7 +77,7 @@ def group_kill() -> str:
     return f"no process namespace: this is process {os.getpid()} of the machine" if os.getpid() > 8 else ""
 
 
-def privileges(given: dict) -> str:  # type: ignore[type-arg]
+def privileges() -> str:
     """Another user, and root again."""
     if os.getuid() == 0:
         return "runs as root"
@@ -133,8 +133,8 @@ def main() -> None:
     given = json.load(sys.stdin)
     found = {
         "reading": reading(given), "writing": writing(), "scratch_size": scratch_size(), "network": network(),
-        "other_processes": other_processes(given), "group_kill": group_kill(), "privileges": privileges(given), "system_calls": system_calls(),
-        "process_count": process_count(), "cpu": limit("CPU"),
+        "other_processes": other_processes(given), "group_kill": group_kill(), "privileges": privileges(),
+        "system_calls": system_calls(), "process_count": process_count(), "cpu": limit("CPU"),
         "memory": limit("AS") or refused(lambda: mmap.mmap(-1, 512 << 20)), "file_size": file_size(),
     }  # fmt: skip
     print(json.dumps({name: went for name, went in found.items() if went}))
