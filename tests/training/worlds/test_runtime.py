@@ -55,6 +55,13 @@ def test_foreign_code_runs_with_what_holds_and_its_report_says_so() -> None:
     assert report.ok and report.missing == LESS.missing
 
 
+def test_what_lives_on_where_it_can_does_not_hold_up_the_report() -> None:
+    source = "import os, time\nif os.fork() == 0:\n  os.setsid(); time.sleep(4); os._exit(0)\nprint('done')"
+    started = time.monotonic()
+    report = Sandbox("foreign", found=LESS).run(Program(source=source), limits=Limits(processes=4, wall_s=0.5))
+    assert report.stdout == b"done\n" and time.monotonic() - started < 3.5
+
+
 def test_nothing_runs_where_no_sandbox_can_be_made(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho no namespaces >&2\nexit 1\n")

@@ -98,6 +98,7 @@ NO_CONTROL = {
     "make_its_program_writable": "os.chmod(os.environ['TASK'] + '/main.py', 0o777); escaped('changed')",
     "plant_a_module_for_the_next_run": "open(os.path.dirname(json.__file__) + '/planted.py', 'w'); escaped('wrote')",
     "use_raw_disks": "[escaped(n) for n in os.listdir('/dev') if n not in ('null', 'zero', 'random', 'urandom')]",
+    "learn_the_machines_name": "os.uname().nodename == 'sandbox' or escaped(os.uname().nodename)",
     "look_around": "[escaped(n) for n in os.listdir('/') if n in ('proc', 'sys', 'tmp', 'home', 'var', 'work', 'mnt', 'opt', 'srv')]",
 }
 
