@@ -73,13 +73,16 @@ def test_what_it_started_ends_with_it_however_it_hides(sandbox: Sandbox) -> None
 
 def test_everything_ends_when_the_process_that_started_it_is_killed() -> None:
     token = f"orphan-{uuid.uuid4()}"
-    program = f"import sys, time\nprint('up', flush=True)\n{survivor(token)}\ntime.sleep(60)"
+    program = f"import sys, time\nsys.stdin.readline()\nprint('up', flush=True)\n{survivor(token)}\ntime.sleep(60)"
     starter = f"""
 from training.worlds.runtime import Limits, Program, Sandbox
 import threading
-def work(): Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8))
+workers = []
+def work():
+    workers.append(Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8)))
+    workers[-1].ask(b"go")
 thread = threading.Thread(target=work); thread.start(); thread.join()
-worker = Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8))
+work()
 import time
 print("started", flush=True); time.sleep(60)
 """
