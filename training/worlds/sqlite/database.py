@@ -9,7 +9,9 @@ from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, Literal
 
-from ledger.canonical import MAX_INT
+import orjson
+
+from ledger.canonical import MAX_INT, canonical_bytes, unsuspicious
 from ledger.errors import BundleError, WorldFailed
 from training.worlds.sqlite.definition import Limits
 
@@ -51,7 +53,7 @@ class Guarded:
     statement that does not end, and functions that a replay could not repeat fail.
 
     Args:
-        connection: an in-memory database; foreign keys are switched on.
+        connection: a database in memory.
         limits: what everything that is executed here may take together.
     """
 
@@ -71,8 +73,11 @@ class Guarded:
         connection.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, 25_000)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
         connection.execute(f"PRAGMA max_page_count = {max(1, limits.database_bytes // _page_bytes(connection))}")
-        for pragma in ("foreign_keys = ON", "trusted_schema = OFF", "temp_store = MEMORY", f"hard_heap_limit = {HEAP_BYTES}"):
+        for pragma in ("temp_store = MEMORY", f"hard_heap_limit = {HEAP_BYTES}"):
             connection.execute(f"PRAGMA {pragma}")
+        for function in _TABLE_FUNCTIONS:
+            # Their first use declares a table, which the authorizer would refuse.
+            connection.execute(f"SELECT 1 FROM {function}('[]')")
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._progress, _STRIDE)
 
@@ -133,6 +138,7 @@ def opened(data: bytes) -> Iterator[sqlite3.Connection]:
         try:
             connection.deserialize(data)
             connection.execute("SELECT count(*) FROM sqlite_master")
+            connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.DatabaseError as error:
             raise WorldFailed(f"{len(data)} bytes are no database: {error}") from error
         yield connection
@@ -190,7 +196,10 @@ def build(schema: Sequence[str], rows: Mapping[str, Mapping[str, Mapping[str, An
 
 def schema_of(connection: sqlite3.Connection) -> list[str]:
     """The CREATE statements of a database, in the order of their making."""
-    return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")]
+    return [
+        sql
+        for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+    ]
 
 
 def primary_keys(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
@@ -201,7 +210,9 @@ def primary_keys(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """
     connection.set_authorizer(None)
     keys = {}
-    for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"):
+    for (table,) in connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ):
         columns = sorted((c for c in connection.execute(f"PRAGMA table_info({_quoted(table)})") if c[5]), key=lambda column: column[5])
         alone = len(columns) == 1 and columns[0][2].upper() == "INTEGER"
         if not columns or any(c[2].upper() not in ("TEXT", "INTEGER") or not (c[3] or alone) for c in columns):
@@ -235,6 +246,12 @@ def rows_of(connection: sqlite3.Connection, keys: Mapping[str, Sequence[str]]) -
                 raise WorldFailed(f"table {table!r} has two rows with key {[row[index] for index in at]}")
         tables[table] = dict(sorted(found.items()))
     return tables
+
+
+def rows_bytes(rows: Rows) -> bytes:
+    """Canonical bytes of `rows_of`; its values are canonical already, which saves the walk unless the text looks otherwise."""
+    data = orjson.dumps(rows, option=orjson.OPT_SORT_KEYS)
+    return data if unsuspicious(data) else canonical_bytes(rows, allow_nul=True)
 
 
 def key_text(values: Sequence[Any]) -> str:

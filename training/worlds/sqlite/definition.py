@@ -88,7 +88,9 @@ class Tool(_Table):
     @classmethod
     def _an_argument(cls, value: str | None, info: Any) -> str | None:
         argument = info.data.get("arguments", {}).get(value)
-        if value is not None and (argument is None or argument.type != "string" or any(info.data[k] for k in ("checks", "changes", "answer"))):
+        if value is not None and (
+            argument is None or argument.type != "string" or any(info.data[k] for k in ("checks", "changes", "answer"))
+        ):
             raise ValueError(f"statement {value!r} must be a string argument of a tool without checks, changes and answer")
         return value
 

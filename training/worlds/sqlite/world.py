@@ -15,7 +15,7 @@ from ledger.errors import BundleError, WorldFailed
 from training.worlds import Diff, Observation, Snapshot, ToolCall
 from training.worlds.difference import differences
 from training.worlds.sqlite.calls import compile_tools, refusal, run
-from training.worlds.sqlite.database import Rows, build, building, columns_of, opened, primary_keys, rows_of, schema_of
+from training.worlds.sqlite.database import Rows, build, building, columns_of, opened, primary_keys, rows_bytes, rows_of, schema_of
 from training.worlds.sqlite.definition import Definition
 
 _CODE = ("database.py", "calls.py", "world.py")
@@ -37,7 +37,7 @@ class SqliteState:
     def view_json(self) -> bytes:
         """Canonical bytes of all rows."""
         with opened(self.data) as connection:
-            return canonical_bytes(rows_of(connection, self.keys), allow_nul=True)
+            return rows_bytes(rows_of(connection, self.keys))
 
     @cached_property
     def digest(self) -> str:
