@@ -71,11 +71,13 @@ class WorkerProcess:
             self._socket.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise WorldFailed(f"no worker could be started with {program.python}: {error}") from error
+        started = False
         try:
             self.ask("hello", limit_s=program.start_s, options=dict(program.options))
-        except BaseException:
-            self.stop()
-            raise
+            started = True
+        finally:
+            if not started:
+                self.stop()
 
     @property
     def pid(self) -> int:

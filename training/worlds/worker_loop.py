@@ -5,7 +5,7 @@ environment. A line is `{"op": …, …}`; the reply is `{"ok": …}` or `{"fail
 `{"op": "hello", "options": …}`, which makes `Adapter(options)`. Every other `op` names a public method of the adapter and the further keys
 are its arguments. Three have a fixed form: `reset(task, seed) -> str` and `call(name, arguments) -> (str, str | None)` give what the policy
 sees (and why a call was refused), to which the loop adds `view() -> JSON`; so does `load(data)`, the way back from `save() -> str`, for
-adapters that can save their state. Adapters make their values JSON with `from __main__ import plain`.
+adapters that can save their state. What an adapter returns is made JSON by `plain`.
 """
 
 import importlib.util
@@ -94,7 +94,7 @@ def serve(path: str) -> None:
                 adapter = _adapter_class(path)(request["options"])
                 reply = json.dumps({"ok": None})
             else:
-                reply = json.dumps({"ok": _answer(adapter, request)}, allow_nan=False)
+                reply = json.dumps({"ok": plain(_answer(adapter, request))})
         except BaseException as error:
             text = "".join(traceback.format_exception(error, limit=-4))[-3000:]
             reply = json.dumps({"failed": {"class": type(error).__name__, "text": text}})
