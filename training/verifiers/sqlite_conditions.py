@@ -59,7 +59,7 @@ def _databases(task: JudgeTask, s0: Any, s_end: Any) -> Iterator[sqlite3.Connect
             connection.execute(f"ATTACH ':memory:' AS {name}")
             try:
                 connection.deserialize(build(initial["schema"], view), name=name)
-            except (BundleError, AttributeError) as error:
+            except BundleError as error:
                 raise VerifierFailed(f"the view {name} the rollout of {task.draft.name!r} makes no database: {error}") from error
         yield connection
 
@@ -68,6 +68,8 @@ def _condition(connection: sqlite3.Connection, condition: Mapping[str, Any]) -> 
     name, expected, in_basis = str(condition["name"]), condition.get("expect"), bool(condition.get("basis", True))
     if expected not in _EXPECTED:
         return Condition(name, "error", {"error": f"expect is {expected!r}; allowed: {', '.join(_EXPECTED)}"}, in_basis)
+    if not isinstance(condition.get("sql"), str):
+        return Condition(name, "error", {"error": f"sql is not a text: {condition.get('sql')!r}"}, in_basis)
     connection.set_authorizer(None)
     try:
         rows, more = Guarded(connection, _LIMITS).rows(condition["sql"], {})

@@ -24,7 +24,7 @@ def _open(settings: Settings, options: Mapping[str, Any]) -> "McpWorld":
 
     named = options.get("name")
     if named not in (None, "notes") or (named and len(options) > 1):
-        raise SettingsError(f"MCP world {dict(options)}; allowed: name = \"notes\" alone, or the options of a server")
+        raise SettingsError(f'MCP world {dict(options)}; allowed: name = "notes" alone, or the options of a server')
     return McpWorld(server_of(_NOTES if named else options), settings.data_dir / "venvs")
 
 

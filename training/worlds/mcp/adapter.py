@@ -90,7 +90,7 @@ class Adapter:
         return shown(result), error_class
 
     def view(self) -> Any:
-        """The state as far as it can be seen: the server's own, else what the task's probes answer, else the calls that were not refused."""
+        """The state as far as it can be seen: the server's own, else what the probes answer, else the calls that were not refused."""
         if self._options.get("snapshots"):
             at_rest = self._at_rest()
             return {"state": at_rest["view"], "material": at_rest["material"]}
@@ -133,7 +133,10 @@ class Adapter:
 
     def _ask(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         assert self._client is not None
-        return self._wait(self._client.call_tool(name, arguments, read_timeout_seconds=self._timeout_s), self._timeout_s + 5)
+        result: CallToolResult = self._wait(
+            self._client.call_tool(name, arguments, read_timeout_seconds=self._timeout_s), self._timeout_s + 5
+        )
+        return result
 
     def _wait(self, work: Any, limit_s: float) -> Any:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -157,7 +160,8 @@ class Adapter:
         self._leave = asyncio.Event()
         opened: asyncio.Future[Client] = self._loop.create_future()
         self._owner = self._loop.create_task(self._hold(opened))
-        await asyncio.wait([self._owner, opened], return_when=asyncio.FIRST_COMPLETED)
+        waited: list[asyncio.Future[Any]] = [self._owner, opened]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
             await self._owner
         self._client = await opened

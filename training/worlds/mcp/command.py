@@ -1,11 +1,11 @@
-"""`tally mcp-serve`, also `python -m training.worlds.mcp.command`: a world's tasks served over MCP, so that any agent can act in them. Serves stdio or HTTP until it is told to stop."""
+"""`tally mcp-serve`: a world's tasks over MCP, so that any agent can act in them. Serves stdio or HTTP until it is told to stop."""
 
 import json
 import signal
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -13,6 +13,7 @@ from ledger.errors import SettingsError, TallyError
 from ledger.settings import Settings
 from training.verifiers import verifiers
 from training.worlds.mcp.serving import Front, Sessions, Transport
+from training.worlds.mcp.world import REQUIREMENTS
 from training.worlds.package_venv import package_venv
 from training.worlds.source import TaskQuery, source_of
 
@@ -34,47 +35,41 @@ def mcp_serve(
 ) -> None:
     """Serve a world over MCP: stdio, or http://HOST:PORT/<task>/<session>/mcp. At the end each session's verdict goes to standard error."""
     signal.signal(signal.SIGTERM, lambda *_: _stop())
+    settings = Settings()
+    transport: Transport = "stdio" if http is None else "http"
     try:
         with ExitStack() as stack:
-            _serve(stack, Settings(), (world, option, count, seed), ("stdio" if http is None else "http", host, http or 0), snapshots, journal)
+            source, options = source_of(world), dict(map(_option, option))
+            opened = source.open(settings, {name: value for name, value in options.items() if name in source.opening})
+            stack.callback(getattr(opened, "close", lambda: None))
+            drafts = {draft.name: draft for draft in source.tasks(opened, TaskQuery(count, seed, options), settings)}
+            note = _writer(None if journal is None else stack.enter_context(journal.open("a", encoding="utf-8")))
+            sessions = Sessions(opened, drafts, snapshots=snapshots, journal=note)
+            python = package_venv("mcp", REQUIREMENTS, settings.data_dir / "venvs").python
+            front = Front(python, transport, name=f"tallystick-{world}", host=host, port=http or 0)
+            stack.callback(front.stop)
+            with suppress(KeyboardInterrupt):
+                front.serve(
+                    sessions,
+                    listening=lambda port: _say(f"tasks: {', '.join(drafts)}\nserving at http://{host}:{port}/<task>/<session>/mcp"),
+                )
+            _report(sessions, source.verifiers[0][0])
     except TallyError as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        _say(f"{type(error).__name__}: {error}")
         raise typer.Exit(2) from error
 
 
-def _serve(
-    stack: ExitStack,
-    settings: Settings,
-    tasks: tuple[str, list[str], int, int],
-    where: tuple[Transport, str, int],
-    *rest: Any,
-) -> None:
-    (kind, given, count, seed), (transport, host, port), (snapshots, journal) = tasks, where, rest
-    source, options = source_of(kind), dict(map(_option, given))
-    world = source.open(settings, {name: value for name, value in options.items() if name in source.opening})
-    stack.callback(getattr(world, "close", lambda: None))
-    drafts = {draft.name: draft for draft in source.tasks(world, TaskQuery(count, seed, options), settings)}
-    lines = None if journal is None else stack.enter_context(journal.open("a", encoding="utf-8"))
+def _say(text: str) -> None:
+    """Standard output belongs to the protocol."""
+    typer.echo(text, err=True)
 
+
+def _writer(lines: TextIO | None) -> Callable[[Mapping[str, Any]], None]:
     def note(entry: Mapping[str, Any]) -> None:
         if lines is not None:
             print(json.dumps(entry), file=lines, flush=True)
 
-    sessions = Sessions(world, drafts, snapshots=snapshots, journal=note)
-    from training.worlds.mcp.world import REQUIREMENTS
-
-    python = package_venv("mcp", REQUIREMENTS, settings.data_dir / "venvs").python
-    front = Front(python, transport, name=f"tallystick-{kind}", host=host, port=port)
-    stack.callback(front.stop)
-
-    def listening(bound: int) -> None:
-        typer.echo(f"tasks: {', '.join(drafts)}\nserving at http://{host}:{bound}/<task>/<session>/mcp", err=True)
-
-    try:
-        front.serve(sessions, listening=listening)
-    except KeyboardInterrupt:
-        pass
-    _report(sessions, source.verifiers[0][0])
+    return note
 
 
 def _report(sessions: Sessions, verifier: str) -> None:
@@ -85,7 +80,7 @@ def _report(sessions: Sessions, verifier: str) -> None:
         broken = [condition.name for condition in verdict.conditions if condition.status != "passed"]
         state = sessions.snapshot(task, name).snapshot_id[:12]
         told = f"{task} {name}: {len(session.trace)} calls, state {state}, {verifier} {said}"
-        typer.echo(told + (f" ({', '.join(broken)})" if broken else ""), err=True)
+        _say(told + (f" ({', '.join(broken)})" if broken else ""))
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -1,9 +1,9 @@
-"""An MCP server over the official `mcp` package that keeps nothing itself: every request goes to the process that started it. Serves stdio or HTTP.
+"""An MCP server over the official `mcp` package that asks the process that started it about everything. Serves stdio or HTTP.
 
 It imports nothing of this project and is run by the Python of the package's own environment: `python -P -s -B front.py <options as JSON>`.
-Options: `name`, `instructions`, `link` (descriptor of a socket to the starting process), `transport` (stdio or http), `host`, `port`. Over the
-link go JSON lines `{"id", "op", "task", "session", …}` and back `{"id", "ok"}` or `{"id", "failed"}`. Over HTTP, task and session are parts
-of the path, `/<task>/<session>/mcp`, so that a session is the same whatever protocol version the client speaks; over stdio there is one.
+Options: `name`, `instructions`, `link` (descriptor of a socket to the starting process), `transport` (stdio or http), `host`, `port`. Over
+the link go JSON lines `{"id", "op", "task", "session", …}` and back `{"id", "ok"}` or `{"id", "failed"}`. Over HTTP, task and session are
+parts of the path, `/<task>/<session>/mcp`, so that a session is the same whatever protocol version the client speaks; stdio has one.
 """
 
 import asyncio

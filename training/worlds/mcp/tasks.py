@@ -42,9 +42,9 @@ class _File(BaseModel):
 def load_tasks(world: McpWorld, path: Path, *, count: int) -> list[BundleDraft]:
     """The first `count` tasks of the file.
 
-    A file holds `system`, `licence`, `probes` (calls that show the state and change nothing) and `tasks`, each with `name`, `turns`, `calls`
-    (the reference, one list for each turn), and where needed `task` (for `{task}` in the server's address), `setup` (calls that make the
-    initial state), `family`, `split`, `equivalent` and `wrong`.
+    A file holds `system`, `licence`, `probes` (calls that show the state and change nothing) and `tasks`, each with `name`, `turns`,
+    `calls` (the reference, one list for each turn), and where needed `task` (for `{task}` in the server's address), `setup` (calls that
+    make the initial state), `family`, `split`, `equivalent` and `wrong`.
 
     Raises:
         BundleError: the file cannot be read or does not fit, has fewer tasks, or a reference call is refused.

@@ -1,4 +1,4 @@
-"""The world of any MCP server: its tools are the policy's, and a state is the way to it unless the server gives snapshots. Starts processes."""
+"""The world of any MCP server: a state is the way to it, unless the server gives snapshots. Starts processes."""
 
 import sys
 from collections.abc import Mapping
@@ -79,7 +79,12 @@ class McpWorld(ProcessWorld):
         client = package_venv("mcp", REQUIREMENTS, folder)
         own = package_venv("mcp-server", server.requirements, folder) if server.requirements else client
         names = {"python": str(own.python), "ours": sys.executable, "examples": str(EXAMPLES)}
-        options: dict[str, Any] = {"timeout_s": server.timeout_s, "mode": server.mode, "snapshots": server.snapshots, "env": dict(server.env)}
+        options: dict[str, Any] = {
+            "timeout_s": server.timeout_s,
+            "mode": server.mode,
+            "snapshots": server.snapshots,
+            "env": dict(server.env),
+        }
         options |= {"url": server.url} if server.url else {"command": [_filled(part, names) for part in server.command]}
         limit_s = 3 * server.timeout_s + 90
         program = WorkerProgram(client.python, FOLDER / "adapter.py", options, call_s=limit_s)

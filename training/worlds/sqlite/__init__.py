@@ -1,11 +1,14 @@
 """SQLite worlds: a schema, seed rows and tools in SQL, served from a folder of text files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ledger.bundle import BundleDraft
 from ledger.errors import SettingsError
-from training.worlds.source import WorldSource
+from ledger.settings import Settings
+from training.worlds import World
+from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.sqlite.definition import EXAMPLES, read_definition
 from training.worlds.sqlite.scripts import SCRIPTS
 from training.worlds.sqlite.tasks import load_tasks
@@ -30,10 +33,15 @@ def world_folder(options: Mapping[str, Any]) -> Path:
     return EXAMPLES / str(options["name"])
 
 
+def _tasks(world: World[Any], query: TaskQuery, settings: Settings) -> Sequence[BundleDraft]:
+    assert isinstance(world, SqliteWorld)
+    return load_tasks(world, world_folder(query.options), count=query.count)
+
+
 SOURCE = WorldSource(
     "sqlite",
     open=lambda settings, options: SqliteWorld(read_definition(world_folder(options))),
-    tasks=lambda world, query, settings: load_tasks(world, world_folder(query.options), count=query.count),
+    tasks=_tasks,
     verifiers=(("sqlite_conditions", "program"), ("end_state", "state_diff")),
     scripts=SCRIPTS,
     opening=("name", "folder"),

@@ -25,17 +25,14 @@ _STRIDE = 1000
 _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 _UNREPEATABLE = {"random": 0, "randomblob": 1, "current_date": 0, "current_time": 0, "current_timestamp": 0}
 _TABLE_FUNCTIONS = {"json_each", "json_tree"}
-_FUNCTIONS = frozenset(
-    (
-        *_DATES, "abs", "avg", "char", "coalesce", "count", "cume_dist", "dense_rank", "first_value", "format", "glob", "group_concat", "hex",
-        "ifnull", "iif", "instr", "json", "json_array", "json_array_length", "json_each", "json_extract", "json_group_array",
-        "json_group_object", "json_insert", "json_object", "json_patch", "json_quote", "json_remove", "json_replace", "json_set", "json_tree",
-        "json_type", "json_valid", "lag", "last_insert_rowid", "last_value", "lead", "length", "like", "likelihood", "likely", "lower",
-        "ltrim", "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "printf", "quote", "rank", "replace", "round", "row_number",
-        "rtrim", "sign", "substr", "substring", "sum", "total", "trim", "typeof", "unicode", "unlikely", "upper", "zeroblob", "->", "->>",
-        "changes",
-    )
-)  # fmt: skip
+_PLAIN_FUNCTIONS = """
+    -> ->> abs avg changes char coalesce count cume_dist dense_rank first_value format glob group_concat hex ifnull iif instr json
+    json_array json_array_length json_each json_extract json_group_array json_group_object json_insert json_object json_patch
+    json_quote json_remove json_replace json_set json_tree json_type json_valid lag last_insert_rowid last_value lead length like
+    likelihood likely lower ltrim max min nth_value ntile nullif percent_rank printf quote rank replace round row_number rtrim sign
+    substr substring sum total trim typeof unicode unlikely upper zeroblob
+"""
+_FUNCTIONS = {*_DATES, *_PLAIN_FUNCTIONS.split()}
 _BUILDING_STEPS = 50_000_000
 _NEVER = {
     sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA, sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE,
@@ -173,6 +170,8 @@ def build(schema: Sequence[str], rows: Mapping[str, Mapping[str, Mapping[str, An
     Raises:
         BundleError: a statement fails, a row does not fit its table, or a foreign key leads nowhere.
     """
+    if not isinstance(rows, Mapping) or not all(isinstance(table, Mapping) for table in rows.values()):
+        raise BundleError(f"rows are {str(rows)[:80]}; allowed: an object of tables, each an object of rows")
     with building() as connection:
         tables = [sql for sql in schema if _is_table(sql)]
         try:
@@ -274,7 +273,9 @@ def _from_json(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     ((kind, text),) = value.items()
-    return {"$blob": bytes.fromhex, "$integer": int, "$real": float}[kind](text)
+    if kind == "$blob":
+        return bytes.fromhex(text)
+    return int(text) if kind == "$integer" else float(text)
 
 
 def _authorize_building(action: int, first: str | None, second: str | None, database: str | None, origin: str | None) -> int:

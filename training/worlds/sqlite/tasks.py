@@ -1,4 +1,4 @@
-"""Tasks of a SQLite world from its `tasks.toml`: initial rows made by statements, end states made by replaying the reference. Reads files."""
+"""Tasks of a SQLite world from its `tasks.toml`; statements make the initial rows, the reference makes the end state. Reads files."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence

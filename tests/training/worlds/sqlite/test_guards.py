@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.training.worlds.sqlite.conftest import definition
 
 from ledger.errors import BundleError, WorldFailed
+from tests.training.worlds.sqlite.conftest import definition
 from training.worlds import Observation, ToolCall
 from training.worlds.sqlite import SqliteState, SqliteWorld, read_definition
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
 
 server = MCPServer("notes")
 NOTES: dict[str, dict[str, Any]] = {}
@@ -34,7 +35,7 @@ def delete_note(title: str) -> str:
     return f"deleted {title!r}"
 
 
-@server.tool(annotations={"readOnlyHint": True})
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def list_notes() -> dict[str, dict[str, Any]]:
     """All notes by title."""
     return dict(sorted(NOTES.items()))
