@@ -24,6 +24,7 @@ def main() -> None:
 
 
 def mcp_serve(
+    *,
     world: Annotated[str, typer.Option(help="a kind of world")] = "sqlite",
     option: Annotated[list[str], typer.Option(help="name=value, an option of the world, such as name=shop")] = [],  # noqa: B006
     count: Annotated[int, typer.Option(help="serve the first so many tasks", min=1)] = 1,
