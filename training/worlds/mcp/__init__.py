@@ -8,8 +8,8 @@ from ledger.bundle import BundleDraft
 from ledger.errors import SettingsError
 from ledger.settings import Settings
 from training.worlds import World
+from training.worlds.reference_scripts import SCRIPTS
 from training.worlds.source import TaskQuery, WorldSource
-from training.worlds.sqlite.scripts import SCRIPTS
 
 if TYPE_CHECKING:
     from training.worlds.mcp.world import McpWorld

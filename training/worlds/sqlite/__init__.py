@@ -8,9 +8,9 @@ from ledger.bundle import BundleDraft
 from ledger.errors import SettingsError
 from ledger.settings import Settings
 from training.worlds import World
+from training.worlds.reference_scripts import SCRIPTS
 from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.sqlite.definition import EXAMPLES, read_definition
-from training.worlds.sqlite.scripts import SCRIPTS
 from training.worlds.sqlite.tasks import load_tasks
 from training.worlds.sqlite.world import SqliteState, SqliteWorld
 
