@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ledger.canonical import MAX_INT, canonical_bytes
@@ -28,7 +28,12 @@ def refusal(error_class: str, message: str) -> Observation:
     return Observation(json.dumps({"error": error_class, "message": message}, separators=(",", ":")), error_class)
 
 
-def run(definition: Definition, tool: Tool, data: bytes, arguments: Mapping[str, Any]) -> tuple[bytes, Observation]:
+Function = Callable[[bytes, Mapping[str, Any]], tuple[bytes, Observation]]
+
+
+def run(
+    definition: Definition, tool: Tool, data: bytes, arguments: Mapping[str, Any], *, function: Function | None = None
+) -> tuple[bytes, Observation]:
     """The database after the call, and the answer as compact JSON text; a refused call leaves the bytes as they were.
 
     Args:
@@ -36,12 +41,15 @@ def run(definition: Definition, tool: Tool, data: bytes, arguments: Mapping[str,
         tool: one of its tools.
         data: the database.
         arguments: as the policy gave them.
+        function: the tool itself, when it is no SQL.
     Raises:
         WorldFailed: the tool's own SQL is wrong or outran its limits.
     """
     fault = argument_fault(tool, arguments)
     if fault is not None:
         return data, refusal("invalid_arguments", fault)
+    if function is not None:
+        return function(data, arguments)
     values = {name: _bound(arguments.get(name)) for name in tool.arguments}
     changes = bool(tool.changes) or tool.writes
     with opened(data) as connection:

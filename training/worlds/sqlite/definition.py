@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ledger.errors import BundleError
 
@@ -72,6 +72,7 @@ class Tool(_Table):
         one: answer with the only row instead of a list of rows.
         statement: name of an argument that is itself SQL, for worlds in which the policy writes its own; then there is no other SQL.
         writes: whether the policy's own SQL may change rows.
+        function: name of a function of `functions.py` that is the tool instead; it runs in the sandbox.
     """
 
     name: str = Field(pattern=_NAME)
@@ -83,16 +84,17 @@ class Tool(_Table):
     one: bool = False
     statement: str | None = None
     writes: bool = False
+    function: str | None = None
 
-    @field_validator("statement")
-    @classmethod
-    def _an_argument(cls, value: str | None, info: Any) -> str | None:
-        argument = info.data.get("arguments", {}).get(value)
-        if value is not None and (
-            argument is None or argument.type != "string" or any(info.data[k] for k in ("checks", "changes", "answer"))
-        ):
-            raise ValueError(f"statement {value!r} must be a string argument of a tool without checks, changes and answer")
-        return value
+    @model_validator(mode="after")
+    def _one_form(self) -> "Tool":
+        sql = bool(self.checks or self.changes or self.answer)
+        if sql + (self.statement is not None) + (self.function is not None) > 1:
+            raise ValueError("a tool is either SQL (checks, changes, answer), or a statement of the policy's own, or a function")
+        argument = self.arguments.get(self.statement or "")
+        if self.statement is not None and (argument is None or argument.type != "string"):
+            raise ValueError(f"statement {self.statement!r} must be one of the string arguments")
+        return self
 
     def schema_part(self) -> dict[str, Any]:
         """The tool as an OpenAI tool schema."""
@@ -155,7 +157,7 @@ class Definition(_Table):
             a multiset of its rows.
         limits: of one call.
         tools: in the order that the policy sees.
-        schema_sql, seed_sql: the texts beside `world.toml`.
+        schema_sql, seed_sql, functions_py: the texts beside `world.toml`.
     """
 
     name: str = Field(pattern=_NAME)
@@ -166,10 +168,11 @@ class Definition(_Table):
     tools: tuple[Tool, ...] = Field(min_length=1)
     schema_sql: str
     seed_sql: str
+    functions_py: str = ""
 
 
 def read_definition(folder: Path) -> Definition:
-    """The world in `folder`: `world.toml`, `schema.sql` and `seed.sql`.
+    """The world in `folder`: `world.toml`, `schema.sql` and `seed.sql`, and `functions.py` where a tool is a function.
 
     Raises:
         BundleError: a file is missing or does not fit; the message names it.
@@ -177,6 +180,8 @@ def read_definition(folder: Path) -> Definition:
     path = folder / "world.toml"
     try:
         table = _toml(path) | {name: (folder / f"{name[:-4]}.sql").read_text(encoding="utf-8") for name in ("schema_sql", "seed_sql")}
+        functions = folder / "functions.py"
+        table |= {"functions_py": functions.read_text(encoding="utf-8")} if functions.exists() else {}
         definition = Definition.model_validate(table)
     except OSError as error:
         raise BundleError(f"cannot read {error.filename}: {error.strerror}; a world has world.toml, schema.sql and seed.sql") from error

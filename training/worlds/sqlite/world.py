@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +15,14 @@ from ledger.canonical import canonical_bytes
 from ledger.errors import BundleError, WorldFailed
 from training.worlds import Diff, Observation, Snapshot, ToolCall
 from training.worlds.difference import differences
+from training.worlds.runtime import Sandbox
 from training.worlds.sqlite.calls import compile_tools, refusal, run
 from training.worlds.sqlite.database import Rows, build, building, columns_of, opened, primary_keys, rows_bytes, rows_of, schema_of
-from training.worlds.sqlite.definition import Definition
+from training.worlds.sqlite.definition import Definition, Tool
+from training.worlds.sqlite.functions import Functions
 
-_CODE = ("database.py", "calls.py", "world.py")
+_CODE = ("database.py", "calls.py", "functions.py", "functions_worker.py", "world.py")
+_UNSTEADY = re.compile(r"\b(time|datetime|random|randomblob|uuid|secrets|urandom)\b")
 
 
 @dataclass(frozen=True)
@@ -50,16 +54,18 @@ class SqliteWorld:
 
     Args:
         definition: the world's files.
+        sandbox: where tools that are functions run; None makes one for hostile code when there are any, and it must be closed then.
     Raises:
         BundleError: schema, rows or a tool's statement do not work.
     Source: Agent World Model, arXiv 2602.10090 (a scenario as SQLite schema, data and tools, verified by the difference of databases).
     """
 
     name = "sqlite"
-    fidelity = "exact"
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, *, sandbox: Sandbox | None = None) -> None:
         self.definition = definition
+        # A function that asks for the time or for chance may give other states when it is replayed.
+        self.fidelity = "approximate" if _UNSTEADY.search(definition.functions_py) else "exact"
         try:
             with building() as connection:
                 connection.executescript(definition.schema_sql)
@@ -72,6 +78,8 @@ class SqliteWorld:
             raise BundleError(f"world {definition.name!r}: its schema or seed rows fail: {error}") from error
         self._tools = {tool.name: tool for tool in definition.tools}
         compile_tools(definition, self.state_of(self.seed_rows).data)
+        functional = any(tool.function for tool in definition.tools)
+        self._functions = Functions(definition, sandbox or Sandbox("hostile")) if functional else None
         code = [(name, (Path(__file__).parent / name).read_text(encoding="utf-8")) for name in _CODE]
         parts = [*code, ("world.json", canonical_bytes(definition.model_dump(mode="json")).decode())]
         self.source = "\n".join(f"# file: {name}\n{text}" for name, text in parts)
@@ -108,7 +116,7 @@ class SqliteWorld:
         tool = self._tools.get(call.name)
         if tool is None:
             return state, refusal("unknown_tool", f"there are {', '.join(self._tools)}")
-        data, observation = run(self.definition, tool, state.data, call.arguments)
+        data, observation = run(self.definition, tool, state.data, call.arguments, function=self._function(tool))
         return (state if data is state.data else SqliteState(data, self._keys)), observation
 
     def snapshot(self, state: SqliteState) -> Snapshot:
@@ -148,6 +156,17 @@ class SqliteWorld:
     def digest(self, state: SqliteState) -> str:
         """Hex SHA-256 of the canonical form of the state's view."""
         return state.digest
+
+    def close(self) -> None:
+        """Ends the sandboxed process of the tools that are functions."""
+        if self._functions is not None:
+            self._functions.close()
+
+    def _function(self, tool: Tool) -> Callable[[bytes, Mapping[str, Any]], tuple[bytes, Observation]] | None:
+        name, functions = tool.function, self._functions
+        if name is None or functions is None:
+            return None
+        return lambda data, arguments: functions.run(name, data, arguments, self.schema)
 
     def _compared(self, table: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         kept = {key: {name: value for name, value in row.items() if f"{table}.{name}" not in self._volatile} for key, row in rows.items()}
