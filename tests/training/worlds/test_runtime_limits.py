@@ -162,6 +162,12 @@ os._exit(0)
     assert report.ok and 8 <= int(report.stdout) <= 40
 
 
+def test_threads_can_be_forbidden(sandbox: Sandbox) -> None:
+    source = "import threading\ntry: threading.Thread(target=print).start()\nexcept RuntimeError: print('refused')"
+    assert sandbox.run(Program(source=source), limits=Limits(threads=False)).stdout == b"refused\n"
+    assert sandbox.run(Program(source=source)).stdout == b"\n"
+
+
 def test_ten_gigabytes_of_files_end_at_the_size_of_the_scratch_folder(sandbox: Sandbox) -> None:
     source = """
 import os
