@@ -30,7 +30,8 @@ class Gymnasium(ProcessWorld):
 
 def open_gymnasium(settings: Settings, options: Mapping[str, Any]) -> Gymnasium:
     """The world in an environment with Gymnasium and the packages that `requirements` adds; `module` registers their environments."""
-    venv = package_venv("gymnasium", [*REQUIREMENTS, *options.get("requirements", [])], settings.data_dir / "venvs")
+    requirements = [*REQUIREMENTS, *options.get("requirements", [])]
+    venv = package_venv("gymnasium", requirements, settings.data_dir / "venvs", imports=["gymnasium.envs.toy_text"])
     chosen = {"module": options.get("module")}
     program = WorkerProgram(venv.python, Path(str(worker.__file__)), chosen)
     return Gymnasium("gymnasium", program, world_source(Path(__file__).parent, venv.frozen, chosen))
