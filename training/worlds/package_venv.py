@@ -38,13 +38,16 @@ class PackageVenv:
     frozen: str
 
 
-def package_venv(name: str, requirements: Sequence[str], folder: Path, *, uv: Path | None = None) -> PackageVenv:
+def package_venv(
+    name: str, requirements: Sequence[str], folder: Path, *, imports: Sequence[str] = (), uv: Path | None = None
+) -> PackageVenv:
     """The environment with these requirements, made when it is not there yet; several processes may ask at once.
 
     Args:
         name: readable name, part of the folder's name.
         requirements: pinned, such as `gymnasium==1.4.0`.
         folder: where environments are kept.
+        imports: modules that must import there; doing so once keeps their bytecode, which workers do not write.
         uv: the program; default: beside this Python, or on the path.
     Raises:
         SettingsError: a requirement is not pinned.
@@ -60,18 +63,20 @@ def package_venv(name: str, requirements: Sequence[str], folder: Path, *, uv: Pa
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f"{home.name}.lock"):
             if not ready.exists():
-                _make(home, ready, requirements, uv or _uv())
+                _make(home, requirements, imports, uv or _uv())
     return PackageVenv(home / "bin" / "python", ready.read_text())
 
 
-def _make(home: Path, ready: Path, requirements: Sequence[str], uv: Path) -> None:
+def _make(home: Path, requirements: Sequence[str], imports: Sequence[str], uv: Path) -> None:
     python = str(home / "bin" / "python")
     _run([str(uv), "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
-    _run([str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *pip_options(), *requirements])
+    _run([str(uv), "pip", "install", "--quiet", "--python", python, *pip_options(), *requirements])
+    if imports:
+        _run([python, "-P", "-s", "-c", f"import {', '.join(imports)}"], cwd=home)
     frozen = _run([str(uv), "pip", "freeze", "--quiet", "--python", python])
-    partial = ready.with_suffix(".partial")
+    partial = home / "frozen.partial"
     partial.write_text("\n".join(sorted(frozen.split("\n"))).strip() + "\n")
-    partial.replace(ready)
+    partial.replace(home / "frozen.txt")
 
 
 def pip_options() -> list[str]:
@@ -92,9 +97,9 @@ def _uv() -> Path:
     return Path(found)
 
 
-def _run(command: list[str]) -> str:
+def _run(command: list[str], *, cwd: Path | None = None) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise VenvFailed(f"{shlex.join(command)}: {error}") from error
     if done.returncode != 0:

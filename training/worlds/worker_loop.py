@@ -28,6 +28,8 @@ def plain(value: Any) -> Any:
     """A foreign value as JSON that has a canonical form: arrays as lists, sets sorted, numbers beyond JSON and all else as text."""
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, int):
