@@ -63,8 +63,8 @@ def test_a_restored_or_forked_state_goes_on_exactly_like_the_state_itself(before
 def test_a_digest_does_not_depend_on_the_order_of_writing(seed: int, values: list[Any]) -> None:
     from training.worlds.sqlite.database import opened, primary_keys, rows_of, schema_of
 
-    with opened(build(["CREATE TABLE t (id INTEGER PRIMARY KEY, v)"], {})) as connection:
-        rows = [(number, value) for number, value in enumerate(values) if not isinstance(value, int) or abs(value) < 2**63]
+    with opened(build(["CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, v)"], {})) as connection:
+        rows = [(f"{number:02}", value) for number, value in enumerate(values) if not isinstance(value, int) or abs(value) < 2**63]
         keys = primary_keys(connection)
         digests = set()
         for _ in range(2):
