@@ -20,6 +20,10 @@ class DownloadFailed(TallyError):
     """A wheel that is used as data could not be fetched or does not match its own record."""
 
 
+class VenvFailed(TallyError):
+    """A package's own virtual environment could not be made; the message holds the end of what the installer said."""
+
+
 class EngineFailed(TallyError):
     """A local inference server could not be started, reached, refreshed or stopped."""
 

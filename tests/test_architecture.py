@@ -16,6 +16,7 @@ MAX_FILE, MAX_FUNCTION, MAX_POSITIONAL = 400, 70, 5
 # Each runs in a process of its own beside foreign code, whose failures of any kind are its answers.
 FOREIGN_CODE = {
     "training/worlds/bfcl/worker.py",
+    "training/worlds/worker_loop.py",
     "training/worlds/python_class/worker.py",
     "training/worlds/python_class/schemas.py",
     "training/verifiers/_check_runner.py",
