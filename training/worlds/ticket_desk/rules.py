@@ -1,7 +1,7 @@
 """The rule language of the ticket desk: conditions, exceptions, steps, tiers and limits as frozen values, and their JSON form. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 from ledger.canonical import canonical_bytes, digest
@@ -293,6 +293,18 @@ def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     return change(type(value)(**{item.name: rebuilt(getattr(value, item.name), change) for item in fields(value)}))
+
+
+def variants(value: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
+    """The trees that differ from `value` in one node, which is replaced by what `change` gives for it unless that is None."""
+    if isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from ((*value[:index], other, *value[index + 1 :]) for other in variants(item, change))
+    elif is_dataclass(value) and not isinstance(value, type):
+        if (other := change(value)) is not None:
+            yield other
+        for item in fields(value):
+            yield from (replace(value, **{item.name: other}) for other in variants(getattr(value, item.name), change))
 
 
 def _written(value: Any, leaf: Callable[[Any, str, Any], Any]) -> Any:
