@@ -212,7 +212,9 @@ class _Case:
 
     def _done(self, steps: Sequence[Row], ticket: Row) -> Wanted:
         """What the steps, one after the other, come to: who owns the ticket changes on the way."""
-        owner_id, mails, columns = ticket.get("owner_id"), set(), {}
+        owner_id = ticket.get("owner_id")
+        mails: set[str] = set()
+        columns: dict[str, Any] = {}
         for step in steps:
             kind = step["kind"]
             if kind == "Mail":
@@ -220,7 +222,7 @@ class _Case:
             elif kind == "HandTo":
                 owner_id = columns["owner_id"] = self.reader.contact(step["to"], owner_id)
             elif kind == "AddTag":
-                columns["tags"] = sorted({*columns.get("tags", ticket.get("tags", ())), step["tag"]})
+                columns["tags"] = sorted({*(columns.get("tags") or ticket.get("tags", ())), step["tag"]})
             elif kind == "SetReminded":
                 columns["last_reminded_at"] = [self.s0["clock"]["now"], self.s_end["clock"]["now"]]
             elif kind in _COLUMN_OF:

@@ -44,7 +44,7 @@ from training.worlds.ticket_desk.rules import (
 from training.worlds.ticket_desk.scene import any_row, scene_of, state_from
 from training.worlds.ticket_desk.state import DeskState
 
-PER_LEVEL = (30, 40, 60, 80, 80, 90)
+PER_LEVEL = (30, 40, 60, 60, 70, 80)
 """How many families of each level are wanted; a level whose grammar is smaller has fewer."""
 _ATTEMPTS = 20
 _CROWD = 20

@@ -1,7 +1,7 @@
 """Misreadings of a rule, each a rule of its own: what a policy does that gets one thing wrong, and which conditions that breaks. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from training.worlds.ticket_desk.meaning import Duty, plan, reasons
@@ -43,7 +43,7 @@ def broken(rule: Rule, state: DeskState, other: tuple[Duty, ...]) -> list[str]:
     for ticket in state.tickets:
         own, done = mine.get(ticket.id), theirs.get(ticket.id)
         mails = [frozenset() if duty is None else duty.mails for duty in (own, done)]
-        ends = [_end(ticket, duty) for duty in (own, done)]
+        ends = _ends(ticket, own, done)
         if own is None:
             found |= reasons(rule, state, ticket) if mails[1] or ends[0] != ends[1] else set()
             continue
@@ -55,9 +55,11 @@ def broken(rule: Rule, state: DeskState, other: tuple[Duty, ...]) -> list[str]:
     return sorted(found)
 
 
-def _end(ticket: Ticket, duty: Duty | None) -> dict[str, Any]:
-    """The ticket's columns after the duty."""
-    return {**asdict(ticket), **({} if duty is None else duty.fields)}
+def _ends(ticket: Ticket, *duties: Duty | None) -> list[dict[str, Any]]:
+    """For each duty the values after it of all columns that one of them writes."""
+    written = [{} if duty is None else duty.fields for duty in duties]
+    columns = {column for fields in written for column in fields}
+    return [{column: fields.get(column, getattr(ticket, column)) for column in columns} for fields in written]
 
 
 def _off_by_one(node: Any) -> Any:

@@ -106,7 +106,7 @@ def draft_of(family: Family, seed: int, index: int, *, level: int | None = None)
     task: dict[str, Any] = {"name": f"deskf_{seed}_{index}", "world": TicketDesk.name, **shown}
     return BundleDraft(
         **task,
-        reference=_checked_reference(job, BundleDraft(**task)),
+        reference=_checked_reference(job, task["name"]),
         hint=HINT,
         split=place.split,
         provenance={
@@ -180,31 +180,28 @@ def _spec(job: Job) -> dict[str, Any]:
     return spec
 
 
-def _checked_reference(job: Job, draft: BundleDraft) -> dict[str, Any]:
-    """The reference with other right ways and wrong ones, all of them acted out.
+def _checked_reference(job: Job, name: str) -> dict[str, Any]:
+    """The reference with other right ways, all of them acted out, and wrong ones, whose plans differ from the rule's.
 
     Raises:
-        BundleError: a right way ends elsewhere, or a wrong one where the reference does.
+        BundleError: a right way ends elsewhere than the reference.
     """
     turns = reference(job)
-    end = _played(draft, turns)
-    right, wrong = equivalents(job), wrongs(job)
+    end = _played(job, name, turns)
+    right = equivalents(job)
     for way in right:
-        if _played(draft, way["turns"]) != end:
-            raise BundleError(f"{draft.name}: the way {way['name']} ends elsewhere than the reference")
-    for way in wrong:
-        if _played(draft, way["turns"]) == end:
-            raise BundleError(f"{draft.name}: the wrong way {way['name']} ends like the reference")
-    return {"turns": turns, "end_state": end, "equivalent": right, "wrong": wrong}
+        if _played(job, name, way["turns"]) != end:
+            raise BundleError(f"{name}: the way {way['name']} ends elsewhere than the reference")
+    return {"turns": turns, "end_state": end, "equivalent": right, "wrong": wrongs(job)}
 
 
-def _played(draft: BundleDraft, turns: Sequence[Sequence[Mapping[str, Any]]]) -> Any:
+def _played(job: Job, name: str, turns: Sequence[Sequence[Mapping[str, Any]]]) -> Any:
     """The material end state after the calls, each of which the desk must take."""
-    state = _DESK.reset(draft, seed=0)
+    state = job.state
     for call in (call for turn in turns for call in turn):
         state, observation = _DESK.call(state, ToolCall(call["name"], call["arguments"]))
         if observation.error_class is not None:
-            raise BundleError(f"{draft.name}: {call['name']} was refused with {observation.error_class}: {observation.content}")
+            raise BundleError(f"{name}: {call['name']} was refused with {observation.error_class}: {observation.content}")
     return _DESK.material(_DESK.view(state))
 
 
