@@ -1,5 +1,6 @@
 """A rule as a request: one voice says it, with a point left open or a constant left elsewhere where the task wants that. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -177,7 +178,11 @@ def _blurred(node: Any, topic: str, telling: Telling) -> bool:
 
 
 def _steps(steps: tuple[Step, ...], telling: Telling) -> str:
-    words = [_step(step, telling) for step in steps]
+    words: list[str] = []
+    for place, step in enumerate(steps):
+        handed = any(isinstance(earlier, HandTo) for earlier in steps[:place])
+        text = _step(step, telling)
+        words.append(re.sub(r"\b(its|the) owner\b", r"\1 new owner", text) if handed and isinstance(step, Mail) else text)
     return words[0] if len(words) == 1 else f"first {words[0]}, then {', then '.join(words[1:])}"
 
 
