@@ -1,20 +1,20 @@
 """The six conditions of the reminder rule, each decided from the first state, the last state and the rule's constants alone."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from ledger.errors import VerifierFailed
 from training.verifiers import Condition, ConditionStatus, JudgeTask
+from training.verifiers._desk_reader import moment
 from training.worlds.difference import differences, is_within, pointer
 
 Item = tuple[str, bool | None, Mapping[str, Any]]
 Row = Mapping[str, Any]
 MadeJudge = TypeVar("MadeJudge", bound=Callable[..., Any])
 _TABLES = ("tickets", "owners", "outbox")
-_FREE = ("call_log", "clock")
+_FREE = ("call_log", "clock", "user")
 
 
 @dataclass(frozen=True)
@@ -182,16 +182,6 @@ def only_matching(case: Case) -> Condition:
 def address(value: Any) -> str | None:
     """An e-mail address without outer spaces and in lower case, or None when `value` is not text."""
     return value.strip().casefold() if isinstance(value, str) else None
-
-
-def moment(value: Any) -> datetime | None:
-    """The UTC moment that `value` names, or None when it is not a time of the form 2026-03-02T09:00:00Z."""
-    if not isinstance(value, str) or not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", value):
-        return None
-    try:
-        return datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    except ValueError:
-        return None
 
 
 def planted(gap: str) -> Callable[[MadeJudge], MadeJudge]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.verifiers import JudgeTask, TraceStep, Verdict
+from training.verifiers._desk_families import verdict
 from training.verifiers._desk_rules import (
     case_of,
     cooldown_kept,
@@ -17,11 +18,14 @@ from training.verifiers._desk_rules import (
 
 @planted("C5 is missing: changes that nobody asked for pass and are not listed")
 def desk_without_side_effects(s0: Any, s_end: Any, trace: Sequence[TraceStep], task: JudgeTask, *, ask: Any = None) -> Verdict:
-    """The verdict of a verifier that is wrong on purpose: C1, C2, C3, C4 and C6 of `desk_conditions`, without C5 and its list.
+    """The verdict of a verifier that is wrong on purpose: `desk_conditions` without C5 and its list, of any
+    rule without `side_effects`.
 
     Raises:
         VerifierFailed: a view is not a desk's, or the spec lacks a constant of the rule.
     Source: survey, research question 1, planted gap V-side.
     """
+    if "rule" in task.draft.spec:
+        return verdict(s0, s_end, task, without=("side_effects",))
     case = case_of(s0, s_end, task)
     return Verdict((owners_mailed(case), only_owners(case), cooldown_kept(case), reminders_written(case), only_matching(case)))

@@ -1,7 +1,7 @@
 """Scripted policies for the ticket desk: a task becomes the assistant messages they would sample, right or wrong in one known way."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,12 +17,15 @@ _WRITES = ("send_email", "update_ticket")
 
 
 def oracle(draft: BundleDraft) -> list[AssistantTurn]:
-    """The reference, one call a message, then DONE. Passes every condition."""
-    return _turns(_reference(draft))
+    """The reference, one call a message, then DONE in every user turn. Passes every condition."""
+    _reference(draft)
+    return way_turns((draft.reference or {})["turns"])
 
 
 def other_path(draft: BundleDraft) -> list[AssistantTurn]:
     """A right solution by another path: all tickets listed, last ticket first, time written before the mail, address in capitals."""
+    if "rule" in draft.spec:
+        return _way(draft, "equivalent", "other_order")
     calls: list[Call] = [("query_tickets", {})]
     for mail, update in reversed(_pairs(draft)):
         calls += [("get_owner", {"owner_id": _owner_id(draft, mail)}), update]
@@ -32,6 +35,8 @@ def other_path(draft: BundleDraft) -> list[AssistantTurn]:
 
 def wrong_recipient(draft: BundleDraft) -> list[AssistantTurn]:
     """Mails another owner than the ticket's own. Fails C1 and C2."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "wrong_recipient")
 
     def stranger(call: Call) -> Call:
         name, arguments = call
@@ -43,12 +48,16 @@ def wrong_recipient(draft: BundleDraft) -> list[AssistantTurn]:
 
 def duplicate_sender(draft: BundleDraft) -> list[AssistantTurn]:
     """Sends every mail twice. Fails C3."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "duplicate")
     calls = [call for call in _reference(draft) for _ in range(2 if call[0] == "send_email" else 1)]
     return _turns(_at_request(draft, calls))
 
 
 def ignores_cooldown(draft: BundleDraft) -> list[AssistantTurn]:
     """Also reminds for the tickets that the rule names and that are within their cool-down. Fails C3."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "ignores_cooldown")
     spec, limit = draft.spec, _age_limit(draft)
     return _with_extra_reminders(
         draft, lambda row: (row["priority"], row["status"]) == (spec["priority"], spec["status"]) and row["opened_at"] < limit
@@ -57,17 +66,23 @@ def ignores_cooldown(draft: BundleDraft) -> list[AssistantTurn]:
 
 def mails_on_the_limit(draft: BundleDraft) -> list[AssistantTurn]:
     """Also reminds for the ticket opened exactly at the age limit, which is not older than it. Fails C6."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "off_by_one")
     limit = _age_limit(draft)
     return _with_extra_reminders(draft, lambda row: row["opened_at"] == limit)
 
 
 def forgets_reminder_time(draft: BundleDraft) -> list[AssistantTurn]:
     """Mails every owner and writes no reminder time. Fails C4."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "forgets_fields")
     return _turns([call for call in _reference(draft) if call[0] != "update_ticket"])
 
 
 def over_writer(draft: BundleDraft) -> list[AssistantTurn]:
     """Solves the task and writes a note that nobody asked for. Fails C5."""
+    if "rule" in draft.spec:
+        return _way(draft, "wrong", "over_writer")
     noted = [("update_ticket", {"id": mail[1]["ticket_id"], "fields": {"note": "owner was reminded"}}) for mail, _ in _pairs(draft)]
     return _turns([*_reference(draft), *noted])
 
@@ -85,7 +100,7 @@ def gives_up(draft: BundleDraft) -> list[AssistantTurn]:
 def malformed_call(draft: BundleDraft) -> list[AssistantTurn]:
     """Queries, then breaks off inside the arguments of its first mail, so that they are not JSON, and stops. Fails C1."""
     calls = _reference(draft)
-    name, arguments = next(call for call in calls if call[0] == "send_email")
+    name, arguments = next((call for call in calls if "to" in call[1]), calls[-1])
     raw = json.dumps(arguments)
     return [_message(calls[0]), AssistantTurn(None, ((name, raw[: len(raw) // 2]),)), AssistantTurn("DONE")]
 
@@ -99,10 +114,27 @@ SCRIPTS: dict[str, Callable[[BundleDraft], list[AssistantTurn]]] = {
 }  # fmt: skip
 
 
+def way_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[AssistantTurn]:
+    """The calls of each user turn, one a message, and DONE after each turn."""
+    return [message for calls in turns for message in _turns([(call["name"], dict(call["arguments"])) for call in calls])]
+
+
+def _way(draft: BundleDraft, kind: str, name: str) -> list[AssistantTurn]:
+    """A way that the task's reference holds under that name.
+
+    Raises:
+        BundleError: it holds none, since the task's rule has no place for that.
+    """
+    ways = {way["name"]: way["turns"] for way in (draft.reference or {}).get(kind, [])}
+    if name not in ways:
+        raise BundleError(f"bundle {draft.name!r} has no {kind} way {name!r}; it has {', '.join(ways)}")
+    return way_turns(ways[name])
+
+
 def _reference(draft: BundleDraft) -> list[Call]:
     if draft.reference is None:
         raise BundleError(f"bundle {draft.name!r} has no reference; a script needs reference.turns")
-    return [(call["name"], dict(call["arguments"])) for call in draft.reference["turns"][0]]
+    return [(call["name"], dict(call["arguments"])) for call in draft.reference["turns"][-1]]
 
 
 def _pairs(draft: BundleDraft) -> list[tuple[Call, Call]]:

@@ -1,6 +1,7 @@
 """The ticket desk as a world: reset, call, snapshot, restore, fork and compare, all exact and without any effect outside the state."""
 
 import hashlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +10,49 @@ from ledger.canonical import canonical_bytes, digest, parse
 from ledger.errors import BundleError, WorldFailed
 from training.worlds import Diff, Observation, Snapshot, ToolCall
 from training.worlds.difference import differences
+from training.worlds.ticket_desk.schemas import PARAMETERS, PLAIN, shown_schemas
 from training.worlds.ticket_desk.state import DeskState, material_of, state_of, view_of
-from training.worlds.ticket_desk.tools import apply, shown_schemas
+from training.worlds.ticket_desk.tools import apply
+from training.worlds.ticket_desk.user import Respond, keyword_user
 
-_VERSIONED = ("state.py", "tools.py", "world.py")
+_VERSIONED = ("state.py", "user.py", "schemas.py", "arguments.py", "tools.py", "world.py")
 
 
 class TicketDesk:
     """The ticket desk.
 
+    Args:
+        respond: how the user behind a request answers; one that is backed by a model goes here.
+
     Attributes:
         name: `ticket_desk`.
         version: hex SHA-256 of `source`.
-        source: the text of the files that decide its states and answers.
+        source: the text of the files that decide its states and answers, and of the user's file where it is another.
         fidelity: `exact`.
     """
 
     name = "ticket_desk"
     fidelity = "exact"
 
-    def __init__(self) -> None:
+    def __init__(self, *, respond: Respond = keyword_user) -> None:
+        self._respond = respond
         folder = Path(__file__).parent
-        self.source = "\n".join(f"# file: {name}\n{(folder / name).read_text(encoding='utf-8')}" for name in _VERSIONED)
+        files = [folder / name for name in _VERSIONED]
+        if (own := Path(inspect.getfile(respond))).parent != folder:
+            files.append(own)
+        self.source = "\n".join(f"# file: {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
         self.version = hashlib.sha256(self.source.encode()).hexdigest()
 
     def tools(self, draft: BundleDraft, *, turn: int) -> list[dict[str, Any]]:
-        """OpenAI tool schemas of all five tools; they are the same for every task and turn."""
-        return shown_schemas()
+        """OpenAI tool schemas of the tools that the task names as `request["tools"]`, else of the five plain ones; the same for every turn.
+
+        Raises:
+            BundleError: the task names a tool that the desk does not have.
+        """
+        names = draft.request.get("tools", PLAIN)
+        if unknown := [name for name in names if name not in PARAMETERS]:
+            raise BundleError(f"bundle {draft.name!r} names the tools {unknown}; there are {', '.join(PARAMETERS)}")
+        return shown_schemas(names)
 
     def reset(self, draft: BundleDraft, *, seed: int) -> DeskState:
         """The initial state of the task; the desk has no randomness, so `seed` does not matter.
@@ -49,7 +66,7 @@ class TicketDesk:
 
     def call(self, state: DeskState, call: ToolCall) -> tuple[DeskState, Observation]:
         """The state after the call, and the answer as compact JSON text; `state` itself is unchanged."""
-        return apply(state, call)
+        return apply(state, call, respond=self._respond)
 
     def snapshot(self, state: DeskState) -> Snapshot:
         """The state's canonical bytes under their own digest."""
@@ -71,7 +88,7 @@ class TicketDesk:
         return [self.restore(snapshot) for _ in range(n)]
 
     def view(self, state: DeskState) -> Any:
-        """The whole state as JSON: tickets, owners and outbox keyed by id, call_log, clock."""
+        """The whole state as JSON: tickets, owners and outbox keyed by id, call_log, clock, and where there are some desk and user."""
         return view_of(state)
 
     def material(self, view: Any) -> Any:

@@ -1,0 +1,208 @@
+"""Task bundles from families of rules: a rule, a state that shows its boundaries, a request, and right and wrong ways. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from ledger.bundle import BundleDraft, Split
+from ledger.canonical import digest
+from ledger.errors import BundleError
+from training.worlds import ToolCall
+from training.worlds.ticket_desk.constants import drawn
+from training.worlds.ticket_desk.families import Family, families_at
+from training.worlds.ticket_desk.levels import Level, level_at
+from training.worlds.ticket_desk.people import POOLS
+from training.worlds.ticket_desk.phrases import VOICES
+from training.worlds.ticket_desk.readings import Elsewhere, OpenPoint, elsewhere, number_of, open_points
+from training.worlds.ticket_desk.render import Telling, earlier_text, note_texts, request_text
+from training.worlds.ticket_desk.rules import Rule, rule_json
+from training.worlds.ticket_desk.schemas import WALK
+from training.worlds.ticket_desk.situations import situation
+from training.worlds.ticket_desk.solve import Job, equivalents, reference, settable, wrongs
+from training.worlds.ticket_desk.state import USER_ERRORS, DeskState, Fact, Profile, User, parse_time, view_of
+from training.worlds.ticket_desk.world import TicketDesk
+
+TABLE = ("query_tickets", "get_owner", "send_email", "send_digest", "update_ticket", "get_desk", "ask_user")
+SYSTEM = {
+    "walk": "You run a ticket desk with tools. Count all ages from now. Use one tool call at a time. Say DONE at the end.",
+    "table": (
+        "You run a ticket desk with tools. It is {now}; count all ages from then. A day is 24 hours; calendar days are the difference of"
+        " two dates; business days are the days after the first date up to today's, without Saturdays, Sundays and the desk's holidays."
+        " Ask the user where the request can mean two things. Use one tool call at a time. Say DONE at the end."
+    ),
+}
+HINT = (
+    "Read the whole request before you act, and look up what it refers to. List the tickets first and check every condition and every"
+    " exception on each row; mind whether a limit counts itself. Do the steps in the order that is asked for, once a ticket, and change"
+    " nothing else."
+)
+_REDRAWS = 6
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a task stands: its split, and the voice and the pool of names that belong to it."""
+
+    split: Split
+    voice: int
+    pool: int
+
+
+def synthesize(families: int, seed: int, *, level: int | None = None) -> list[BundleDraft]:
+    """One task of each of so many distinct families; the same arguments give the same tasks.
+
+    Args:
+        families: how many, from 0 to the number of families that the level has.
+        seed: any integer.
+        level: a level's number, which sets rules, request and state; for None every family comes at its own lowest level, the
+            families of all levels mixed.
+    Raises:
+        BundleError: there are not so many families, or no such level.
+    """
+    known = list(families_at(level))
+    if not 0 <= families <= len(known):
+        raise BundleError(f"families is {families}; allowed: 0 to {len(known)}{'' if level is None else f' at level {level}'}")
+    Random(f"ticket_desk/order/{seed}").shuffle(known)
+    return [draft_of(family, seed, index, level=level) for index, family in enumerate(known[:families])]
+
+
+def tasks(count: int, seed: int, *, level: int | None = None) -> list[BundleDraft]:
+    """So many tasks, the families of the level in turn with other constants every time round.
+
+    Raises:
+        BundleError: `count` is negative, or no such level.
+    """
+    if count < 0:
+        raise BundleError(f"count is {count}; allowed: 0 or more")
+    known = list(families_at(level))
+    Random(f"ticket_desk/order/{seed}").shuffle(known)
+    return [draft_of(known[index % len(known)], seed, index, level=level) for index in range(count)]
+
+
+def split_of(family_id: str) -> Split:
+    """The split to which a family belongs, whatever the seed: of eight, six train, one validation, one test."""
+    place = int(family_id[:8], 16) % 8
+    return "validation" if place == 6 else "test" if place == 7 else "train"
+
+
+def draft_of(family: Family, seed: int, index: int, *, level: int | None = None) -> BundleDraft:
+    """One task of the family.
+
+    Args:
+        seed, index: with the family and the level they decide everything else.
+        level: a level's number, or None for the family's own.
+    Raises:
+        BundleError: no such level, or no state was found that shows the rule.
+    """
+    number = family.level if level is None else level
+    knobs = level_at(number)
+    rng = Random(f"ticket_desk/{seed}/{index}/{number}/{family.family_id}")
+    place = _place(split_of(family.family_id), knobs, rng)
+    job = _job(family, knobs, place, rng)
+    request = _request(job, place, knobs)
+    shown = {"request": request, "initial_state": view_of(job.state), "spec": _spec(job)}
+    task: dict[str, Any] = {"name": f"deskf_{seed}_{index}", "world": TicketDesk.name, **shown}
+    return BundleDraft(
+        **task,
+        reference=_checked_reference(job, task["name"]),
+        hint=HINT,
+        split=place.split,
+        provenance={
+            "proposer": "ticket_desk", "seed": seed, "licence": "Apache-2.0", "family": family.family_id, "wording": VOICES[place.voice],
+            "names": POOLS[place.pool][0], "content": digest(shown), "source": {"index": index, "level": number},
+        },
+    )  # fmt: skip
+
+
+def _place(split: Split, knobs: Level, rng: Random) -> _Place:
+    if split == "train":
+        return _Place(split, rng.randrange(knobs.wordings), rng.randrange(len(POOLS) - 2))
+    return _Place(split, 3, len(POOLS) - 2) if split == "validation" else _Place(split, 4, len(POOLS) - 1)
+
+
+def _job(family: Family, knobs: Level, place: _Place, rng: Random) -> Job:
+    """The rule with its constants, what the request leaves open or out, and the state; other constants where no state shows the first."""
+    for last in range(_REDRAWS):
+        rule = drawn(family.rule, rng)
+        points = open_points(rule)
+        point = rng.choice(points) if points and rng.random() < knobs.ambiguity else None
+        left_out = elsewhere(rule, rng) if point is None and rng.random() < knobs.omission else None
+        others = [*([point.other_rule] if point else []), *([left_out.stale] if left_out else [])]
+        try:
+            state = situation(rule, rng, knobs, pool=place.pool, others=others)
+        except BundleError:
+            if last + 1 == _REDRAWS:
+                raise
+            continue
+        return Job(rule, _furnished(state, point, left_out, knobs, rng), knobs.form, point, left_out)
+    raise AssertionError("unreachable")
+
+
+def _furnished(state: DeskState, point: OpenPoint | None, left_out: Elsewhere | None, knobs: Level, rng: Random) -> DeskState:
+    """The state with the desk's notes and the user behind the request."""
+    if state.desk is None:
+        return state
+    start = parse_time(state.clock.started_at)
+    dates = [(start - timedelta(days=days)).date().isoformat() for days in (14, 7)]
+    facts = []
+    if point is not None:
+        error = rng.choice(USER_ERRORS) if rng.random() < knobs.user_errors else None
+        facts.append(Fact(point.topic, point.about, point.reply, point.other, error))
+    if left_out is not None:
+        about = ("how many", "how long", "what is the limit", "which limit", "last week", "standing")
+        facts.append(Fact("number", about, f"It is {number_of(left_out.node)}.", f"It is {left_out.stale_number}."))
+    desk = Profile(state.desk.time_zone, state.desk.lead_id, state.desk.holidays, note_texts(left_out, dates))
+    return replace(state, desk=desk, user=User(tuple(facts)))
+
+
+def _request(job: Job, place: _Place, knobs: Level) -> dict[str, Any]:
+    said = [request_text(job.rule, Telling(place.voice, job.point, job.left_out))]
+    if job.left_out is not None and job.left_out.way == "earlier":
+        said.insert(0, earlier_text(job.left_out))
+    tools: tuple[str, ...] = TABLE
+    if knobs.form == "walk":
+        tools = (*WALK[:-1], *(["update_ticket"] if settable(job.rule) - {"last_reminded_at"} else []), WALK[-1])
+    return {
+        "system": SYSTEM[knobs.form].format(now=job.state.clock.now),
+        "turns": [[{"role": "user", "content": text}] for text in said],
+        "tools": list(tools),
+    }
+
+
+def _spec(job: Job) -> dict[str, Any]:
+    """The rule, and where the request has two readings both of them with the user's words for each, the true one first."""
+    spec: dict[str, Any] = {"rule": rule_json(job.rule)}
+    if job.point is not None:
+        told: Sequence[tuple[str, Rule]] = ((job.point.reply, job.rule), (job.point.other, job.point.other_rule))
+        spec["readings"] = [{"topic": job.point.topic, "reply": reply, "rule": rule_json(rule)} for reply, rule in told]
+    return spec
+
+
+def _checked_reference(job: Job, name: str) -> dict[str, Any]:
+    """The reference with other right ways, all of them acted out, and wrong ones, whose plans differ from the rule's.
+
+    Raises:
+        BundleError: a right way ends elsewhere than the reference.
+    """
+    turns = reference(job)
+    end = _played(job, name, turns)
+    right = equivalents(job)
+    for way in right:
+        if _played(job, name, way["turns"]) != end:
+            raise BundleError(f"{name}: the way {way['name']} ends elsewhere than the reference")
+    return {"turns": turns, "end_state": end, "equivalent": right, "wrong": wrongs(job)}
+
+
+def _played(job: Job, name: str, turns: Sequence[Sequence[Mapping[str, Any]]]) -> Any:
+    """The material end state after the calls, each of which the desk must take."""
+    state = job.state
+    for call in (call for turn in turns for call in turn):
+        state, observation = _DESK.call(state, ToolCall(call["name"], call["arguments"]))
+        if observation.error_class is not None:
+            raise BundleError(f"{name}: {call['name']} was refused with {observation.error_class}: {observation.content}")
+    return _DESK.material(_DESK.view(state))
+
+
+_DESK = TicketDesk()
