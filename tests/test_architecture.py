@@ -14,7 +14,7 @@ MAY_CATCH_ALL = {"training/rollout/collect.py", "audit/run.py"}
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "types", "util", "helper", "misc"}
 MAX_FILE, MAX_FUNCTION, MAX_POSITIONAL = 400, 70, 5
 # Workers run as programs of their own beside foreign code, whose failures of any kind are its answers.
-FOREIGN_CODE = {"training/worlds/bfcl/worker.py", "training/worlds/worker_loop.py"}
+FOREIGN_CODE = {"training/worlds/bfcl/worker.py", "training/worlds/worker_loop.py", "training/worlds/verifiers_tasks/worker.py"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
