@@ -142,7 +142,7 @@ def test_references_are_tried_before_they_are_believed(strange: tuple[OpenEnv, d
     good = {**options, "references": {"3": [{"word": "true"}, {"word": "end"}]}}
     (draft,) = SOURCE.tasks(world, TaskQuery(1, 3, good), Settings())
     assert draft.reference is not None
-    with pytest.raises(BundleError, match=r"the reference of seed 3 in strange has a return of 0\.5; needed: 1"):
+    with pytest.raises(BundleError, match=r"the reference of seed 3 in Strange has a return of 0\.5; needed: 1"):
         SOURCE.tasks(world, TaskQuery(1, 3, {**options, "references": {"3": [{"word": "end"}]}}), Settings())
 
 
