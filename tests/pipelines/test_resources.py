@@ -13,7 +13,7 @@ from training.worlds.source import source_of
 
 def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
     files = ExperimentFiles((SHIPPED,))
-    assert list(files.paths()) == ["demo", "gymnasium", "smoke"]
+    assert list(files.paths()) == ["demo", "gymnasium", "openenv", "smoke", "textworld", "verifiers_tasks"]
     for name in files.paths():
         config = files.read(name)
         for collection in config.collect:

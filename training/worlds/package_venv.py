@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ledger.errors import SettingsError, VenvFailed
@@ -72,21 +73,23 @@ def _make(home: Path, requirements: Sequence[str], imports: Sequence[str], uv: P
     _run([str(uv), "venv", "--quiet", "--clear", "--python", sys.executable, str(home)])
     _run([str(uv), "pip", "install", "--quiet", "--python", python, *pip_options(), *requirements])
     if imports:
-        _run([python, "-P", "-s", "-c", f"import {', '.join(imports)}"], cwd=home)
+        # The variable would forbid what this is for; empty is as if it were not set.
+        _run([python, "-P", "-s", "-c", f"import {', '.join(imports)}"], cwd=home, PYTHONDONTWRITEBYTECODE="")
     frozen = _run([str(uv), "pip", "freeze", "--quiet", "--python", python])
     partial = home / "frozen.partial"
     partial.write_text("\n".join(sorted(frozen.split("\n"))).strip() + "\n")
     partial.replace(home / "frozen.txt")
 
 
-def pip_options() -> list[str]:
+@cache
+def pip_options() -> tuple[str, ...]:
     """This machine's pip configuration as options of uv, which reads none of it."""
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
     values: dict[str, list[str]] = {}
     for key, value in re.findall(r"^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", listed, re.M):
         values[key] = value.replace("\\n", " ").split()
     options = [part for key, name in _PIP_TO_UV.items() for value in values.get(key, []) for part in (name, value)]
-    return [*options, "--index-strategy", "unsafe-best-match"]
+    return (*options, "--index-strategy", "unsafe-best-match")
 
 
 def _uv() -> Path:
@@ -97,9 +100,11 @@ def _uv() -> Path:
     return Path(found)
 
 
-def _run(command: list[str], *, cwd: Path | None = None) -> str:
+def _run(command: list[str], *, cwd: Path | None = None, **environment: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, cwd=cwd)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_S, cwd=cwd, env={**os.environ, **environment}
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise VenvFailed(f"{shlex.join(command)}: {error}") from error
     if done.returncode != 0:

@@ -133,6 +133,6 @@ def test_what_cannot_be_a_task_is_refused(world: Gymnasium) -> None:
 
 def test_an_experiment_of_scripted_policies_is_judged_by_the_environments_reward(outcomes: Callable[..., Any], world: Gymnasium) -> None:
     options = {"env_id": "FrozenLake-v1", "kwargs": {"map_size": 4}}
-    policies = ("oracle", "other_path", "goes_wrong", "stops_early", "gives_up")
+    policies = ("oracle", "other_path", "goes_wrong", "drops_last_call", "gives_up")
     seen = outcomes("gymnasium", policies, options=options)
     assert seen == {policy: [policy in ("oracle", "other_path")] * 2 for policy in policies}

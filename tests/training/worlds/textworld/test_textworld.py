@@ -96,5 +96,5 @@ def test_unknown_and_impossible_options_are_refused(world: TextWorld) -> None:
 
 
 def test_an_experiment_of_scripted_policies_is_judged_by_the_game(outcomes: Callable[..., Any], world: TextWorld) -> None:
-    seen = outcomes("textworld", ("oracle", "other_path", "stops_early", "gives_up"))
-    assert seen == {"oracle": [True, True], "other_path": [True, True], "stops_early": [False, False], "gives_up": [False, False]}
+    seen = outcomes("textworld", ("oracle", "other_path", "drops_last_call", "gives_up"))
+    assert seen == {"oracle": [True, True], "other_path": [True, True], "drops_last_call": [False, False], "gives_up": [False, False]}
