@@ -11,7 +11,7 @@ _IDS = ("task.initial_state_test", "task.final_state_test_fails_on_s0", "semanti
 
 @answers(*_IDS)
 def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether the initial state is a sound one that is not the goal, the verifier rejects it, and the measured floor leaves a margin.
+    """Whether the initial state is one in which the reference can act, the verifier rejects it, and the measured floor leaves a margin.
 
     The floor is measured, never declared: the highest reward of no call at all and of the declared wrong paths.
 
@@ -22,8 +22,8 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
     unsound: list[Any] = []
     if not subject.start_view:
         unsound.append("the initial state is empty")
-    if reference is not None and reference.material == subject.start_material and subject.writes:
-        unsound.append("the initial state is the goal: the reference ends where it began")
+    if reference is not None and reference.walk.steps and all(step.observation.error_class for step in reference.walk.trace):
+        unsound.append(f"each of the {len(reference.walk.steps)} calls of the reference is refused from there")
     # No call at all ends at s0, so its verdict is the final test on the initial state.
     told = {item.name: item.status for item in no_op.verdict.conditions}
     passes = [{"conditions": told}] if no_op.accepted else []

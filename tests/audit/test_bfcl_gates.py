@@ -100,7 +100,7 @@ def test_all_200_truths_are_admitted_and_their_broken_neighbours_are_not(world: 
     opened = Opened(world, 200, load_policy())
     assert opened.environment.blocking == ()
     truths, broken = truths_and_neighbours(opened, opened.neighbours)
-    changing = sum(item.results["semantic.oracle_max"].measured["state_changes"] > 0 for item in truths)
-    assert len({item.bundle.draft.name for item in broken}) == changing > 150
+    # Eight tasks only read, or end alike whatever single call is left out, so they have no such neighbour.
+    assert len({item.bundle.draft.name for item in broken}) >= 192
     skipped = truths[0].results["verifier.equivalent_paths_accepted"]
     assert (skipped.status, skipped.reason) == ("skip", "the draft declares no equivalent path")

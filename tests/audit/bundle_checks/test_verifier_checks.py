@@ -132,6 +132,13 @@ def test_a_declared_wrong_path_that_earns_as_much_leaves_no_gap() -> None:
     assert result.reason.startswith("the reference earns 0.000 more than the best wrong path, needed 0.5: path the same")
 
 
+def test_a_state_in_which_the_reference_cannot_act_is_no_start() -> None:
+    assert ran("floor", subject())["task.initial_state_test"].status == "pass"
+    refused = draft(reference={"turns": [[{"name": "get_owner", "arguments": {"owner_id": "nobody"}}]]})
+    result = ran("floor", subject(refused))["task.initial_state_test"]
+    assert result.status == "fail" and "each of the 1 calls of the reference is refused from there" in result.reason
+
+
 def test_a_state_that_changes_when_it_is_looked_at_breaks_the_contract() -> None:
     class Looked(type(DESK)):  # type: ignore[misc]
         looks = 0
