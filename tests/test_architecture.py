@@ -20,6 +20,7 @@ FOREIGN_CODE = {
     "training/worlds/python_class/worker.py",
     "training/worlds/python_class/schemas.py",
     "training/verifiers/_check_runner.py",
+    "training/worlds/verifiers_tasks/worker.py",
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
