@@ -22,7 +22,8 @@ from training.verifiers import verifiers
 from training.worlds import World
 from training.worlds.source import TaskQuery, WorldSource, source_names, source_of
 
-SHORT_NAMES = {"desk": "ticket_desk"}
+SHORT_NAMES: dict[str, tuple[str, dict[str, Any]]] = {"desk": ("ticket_desk", {"families": True})}
+"""Names of a world with options that go with them."""
 _THREADS = 2
 
 
@@ -41,14 +42,14 @@ def synthesize(
 ) -> None:
     """Propose tasks, seal them, and admit those that pass the environment gate and the task gate; again, it adds nothing."""
     settings = asked_settings(ctx)
-    name = SHORT_NAMES.get(world, world)
+    name, options = SHORT_NAMES.get(world, (world, {}))
     if name not in source_names():
         raise SettingsError(f"no world {world!r}; there are {', '.join([*SHORT_NAMES, *source_names()])}")
     source = source_of(name)
     opened = source.open(settings, {})
     try:
         with open_asked(ctx) as ledger:
-            query = TaskQuery(families, seed, {} if level is None else {"level": level})
+            query = TaskQuery(families, seed, options if level is None else {**options, "level": level})
             sealed, gated = synthesized(ledger, settings, source, opened, query, policy=policy, verifier=verifier)
     finally:
         getattr(opened, "close", lambda: None)()

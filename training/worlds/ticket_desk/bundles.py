@@ -26,6 +26,8 @@ WORDINGS = (
     "Chase the owners of open {priority} tickets opened over {days} days ago. Mail the owner of each, update last_reminded_at, and touch"
     " nothing else. Tickets with a reminder less than {hours} hours old must not be mailed.",
 )
+_HELD_OUT: dict[Split, int] = {"validation": len(WORDINGS) - 2, "test": len(WORDINGS) - 1}
+"""The wordings that no task for training has."""
 HINT = (
     "Query the tickets with all three filters first. Compare each last_reminded_at with the cool-down before you mail: a reminder exactly"
     " as old as the cool-down is due again. For each due ticket look up the owner by owner_id, send one mail to that address with the"
@@ -77,11 +79,12 @@ def _draft(index: int, seed: int) -> BundleDraft:
     rule = _Rule("P1", 7, 24)
     if index % 4:
         rule = _Rule(rng.choice(PRIORITIES[:3]), rng.choice((3, 5, 7, 10, 14)), rng.choice((12, 24, 36, 48)))
-    wording = rng.randrange(len(WORDINGS))
+    drawn = rng.randrange(len(WORDINGS))
     now = datetime(2026, 1, 1, 8, tzinfo=UTC) + timedelta(days=rng.randrange(365), minutes=rng.randrange(600))
     initial_state, due = _initial_state(rng, rule, now)
-    text = WORDINGS[wording].format(priority=rule.priority, days=rule.days, hours=rule.hours)
     split: Split = "validation" if index % 8 == 6 else "test" if index % 8 == 7 else "train"
+    wording = _HELD_OUT.get(split, drawn % (len(WORDINGS) - len(_HELD_OUT)))
+    text = WORDINGS[wording].format(priority=rule.priority, days=rule.days, hours=rule.hours)
     task: dict[str, Any] = {
         "name": f"desk_{seed}_{index}",
         "world": TicketDesk.name,
@@ -94,7 +97,13 @@ def _draft(index: int, seed: int) -> BundleDraft:
         reference=_reference(BundleDraft(**task), rule, due),
         hint=HINT,
         split=split,
-        provenance={"proposer": "ticket_desk", "seed": seed, "source": {"index": index, "wording": wording}, "licence": "Apache-2.0"},
+        provenance={
+            "proposer": "ticket_desk",
+            "seed": seed,
+            "source": {"index": index},
+            "licence": "Apache-2.0",
+            "wording": f"reminder-{wording}",
+        },
     )
 
 
