@@ -22,7 +22,8 @@ class Adapter:
     def __init__(self, options: dict[str, Any]) -> None:
         core = importlib.import_module("openenv.core")
         self.base_url = options.get("base_url") or self._started(options["server"], options["path"])
-        self.session: Any = core.GenericEnvClient(base_url=self.base_url, message_timeout_s=options["message_s"]).sync()
+        limit_s = options["message_s"]
+        self.session: Any = core.GenericEnvClient(base_url=self.base_url, connect_timeout_s=limit_s, message_timeout_s=limit_s).sync()
         self.session.connect()
         schema = json.loads(self._get("/schema"))
         self.action_schema: dict[str, Any] = schema["action"]

@@ -30,7 +30,7 @@ class Taskset(ProcessWorld):
     """A taskset in worker processes; `opened` is how it was opened, with digests of the files in its folder."""
 
     def __init__(self, program: WorkerProgram, source: str, opened: Mapping[str, Any]) -> None:
-        super().__init__("verifiers_tasks", program, source, workers=2)
+        super().__init__("verifiers_tasks", program, source, workers=1)
         self.opened = dict(opened)
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,8 @@ def test_a_running_server_is_reached_by_its_url(python: Path, tmp_path: Path) ->
         command = [python, "-m", "uvicorn", "strange_server:app", "--fd", str(listening.fileno())]
         server = subprocess.Popen(command, cwd=tmp_path, pass_fds=[listening.fileno()], stderr=subprocess.DEVNULL)
     try:
+        # The socket listens before the server does, so that this waits for the server and not for a port.
+        urllib.request.urlopen(f"{url}/health", timeout=240).close()
         options = {"base_url": url, "prompt": "Say words.", "at_least": 0.5}
         world = open_openenv(Settings(), options)
         (draft,) = SOURCE.tasks(world, TaskQuery(1, 3, options), Settings())
