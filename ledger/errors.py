@@ -128,6 +128,14 @@ class BundleError(TallyError):
     """A task bundle lacks a part or a part has the wrong form."""
 
 
+class ProposalError(TallyError):
+    """No task can be proposed from what was given, or a proposal does not hold when it is acted out."""
+
+
+class NotRecorded(TallyError):
+    """A replay asked for a model call that its record does not hold; nothing was asked of any model."""
+
+
 class RolloutClosed(TallyError):
     """A rollout has ended, so nothing more may be captured under its id."""
 
