@@ -82,7 +82,7 @@ def _draft(
     wording = own.choice(sorted(WORDINGS))
     changing = [index for index, changes in enumerate(chain.changes) if changes]
     parts = [action_of(chain.calls[index], tools, said=chain.words[index]) for index in changing]
-    text = WORDINGS[wording](parts) + (" All of this describes how things are now, before you begin." if len(parts) > 1 else "")
+    text = WORDINGS[wording](parts) + ("\nAll of this describes how things are now, before you begin." if len(parts) > 1 else "")
     links: list[dict[str, Any]] = [link.as_json() for link in chain.links]
     draft = BundleDraft(
         name=f"tool_graph_{context.world.name}_{seed}", world=context.world.name,

@@ -36,7 +36,7 @@ def drafted(n: int, rng: Random, make: Callable[[Random, int], BundleDraft]) -> 
         except ProposalError as error:
             rejected[str(error).partition(":")[0]] += 1
             continue
-        key = digest({"request": dict(draft.request), "state": draft.initial_state}, allow_nul=True)
+        key = digest([dict(draft.request), draft.initial_state, dict(draft.spec)], allow_nul=True)
         if made.setdefault(key, draft) is not draft:
             rejected["the same as another"] += 1
     return Proposed(tuple(made.values()), dict(rejected))

@@ -7,19 +7,16 @@ from typing import Any
 from ledger.errors import ProposalError
 from training.worlds import Change
 
-_NOTHING = object()
-
-
 @dataclass(frozen=True)
 class Milestone:
-    """One step of the specification: after it, each place holds its value; None is a place that must not be there."""
+    """One step of the specification: after it, each place holds its value; None is a place that is empty or not there."""
 
     name: str
     expected: Mapping[str, Any]
 
     def holds(self, material: Any) -> bool:
         """Whether every place of a material state holds what it must."""
-        return all(_at(material, path) == (_NOTHING if value is None else value) for path, value in self.expected.items())
+        return all(_at(material, path) == value for path, value in self.expected.items())
 
 
 def milestones_of(steps: Sequence[Sequence[Change]]) -> list[dict[str, Any]]:
@@ -64,5 +61,5 @@ def _at(value: Any, pointer: str) -> Any:
         elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
             value = value[int(key)]
         else:
-            return _NOTHING
+            return None
     return value

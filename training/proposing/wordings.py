@@ -8,7 +8,7 @@ from ledger.bundle import BundleDraft
 from training.proposing.arguments import leaves_of, tool_name
 from training.worlds import Change, ToolCall
 
-ABSENT = "must not be there"
+ABSENT = "must not be set"
 Wording = Callable[[Sequence[str]], str]
 
 WORDINGS: Mapping[str, Wording] = {
