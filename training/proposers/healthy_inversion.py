@@ -15,7 +15,7 @@ from training.proposing.exploring import Explorer, Move
 from training.proposing.inverses import inverse_of
 from training.proposing.wordings import goal_of, user_request
 from training.worlds import Change, ToolCall, World
-from training.worlds.difference import differences
+from training.worlds.difference import differences, pointer
 
 _MOVES_A_STEP = 12
 _OPENINGS = {
@@ -131,5 +131,5 @@ def _sound(healthy: Any, repaired: tuple[Change, ...], own: Random, count: int) 
 
 def _plain_places(value: Any, path: str) -> list[Change]:
     if isinstance(value, Mapping):
-        return [place for key, item in sorted(value.items()) for place in _plain_places(item, f"{path}/{key}")]
+        return [place for key, item in sorted(value.items()) for place in _plain_places(item, path + pointer(str(key)))]
     return [Change(path, value, value)] if isinstance(value, str | int | float) else []

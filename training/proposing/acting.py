@@ -118,7 +118,7 @@ def with_reference(world: World[Any], draft: BundleDraft, turns: Turns, *, other
         raise ProposalError(f"refused: {refused.call.name} answers {refused.observation.error_class} in draft {draft.name!r}")
     if digest(acted.start, allow_nul=True) == acted.end_digest:
         raise ProposalError(f"nothing to do: the reference of draft {draft.name!r} ends where it began")
-    equivalent, wrong = judged(world, draft, acted, [*_neighbours(turns, acted), *others])
+    equivalent, wrong = judged(world, draft, acted, [*others, *_neighbours(turns, acted)])
     reordered, _ = judged(world, draft, acted, _orders(turns, acted))
     known = [item["turns"] for item in equivalent]
     equivalent = [*(item for item in reordered if item["turns"] not in known), *equivalent]

@@ -1,7 +1,7 @@
 """Drafts by the number, with the reasons why some were dropped, and where each draft is from. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -77,17 +77,13 @@ def provenance(
         "proposer": proposer, "seed": seed, "source": {"drafts": [draft.name for draft in parents], **source},
         "licence": licences[0] if len(licences) == 1 else licences, "family": digest([proposer, family])[:12],
         "wording": f"{proposer}/{wording}",
-        "names": digest([names_of(draft) for draft in parents], allow_nul=True)[:12],
+        "names": names_of(parents[0]) if len(parents) == 1 else digest([names_of(draft) for draft in parents])[:12],
     }  # fmt: skip
 
 
-def names_of(draft: BundleDraft) -> Any:
-    """The names that a draft draws on: its own id of them, or the keys of the tables of its initial state."""
-    if "names" in draft.provenance:
-        return draft.provenance["names"]
-    state = draft.initial_state
-    tables = state.items() if isinstance(state, Mapping) else ()
-    return {str(name): sorted(map(str, rows)) for name, rows in tables if isinstance(rows, Mapping)}
+def names_of(draft: BundleDraft) -> str:
+    """The short id of the names that a draft draws on: its own, or one of its initial state."""
+    return str(draft.provenance.get("names") or digest(draft.initial_state, allow_nul=True)[:12])
 
 
 def generator(rng: Random | None) -> Random:
