@@ -12,7 +12,6 @@ from training.proposing.axes import Axes, Cell, balance, draw_cell
 from training.proposing.drafting import base_drafts, drafted, generator, provenance
 from training.proposing.exploring import Explorer, Move
 from training.proposing.wordings import WORDINGS, action_of, goal_of, user_request
-from training.worlds import Change
 
 PERSONAS: Mapping[str, str] = {
     "none": "",
@@ -79,13 +78,12 @@ def _filled(context: ProposalContext, base: BundleDraft, cell: Cell, own: Random
     moves: list[Move] = []
     state, touched = explorer.start, list[str]()
     for at in range(LENGTHS[cell["length"]]):
-        moves.append(explorer.move(state, tools=() if at or cell["tool"] == ANY else (cell["tool"],), avoid=touched))
+        tools = () if at or cell["tool"] == ANY else (cell["tool"],)
+        moves.append(explorer.move(state, tools=tools, avoid=touched, plain=cell["form"] == "goals"))
         state = moves[-1].state
         touched += [change.path for change in moves[-1].changes]
     changes = [change for move in moves for change in move.changes]
     if cell["form"] == "goals":
-        if not all(_plain(change) for change in changes):
-            raise ProposalError("no goals: a call changes more than plain values")
         parts = [f"see to it that {goal_of(change)}" for change in changes]
     else:
         parts = [action_of(move.call, explorer.tools) for move in moves]
@@ -102,7 +100,3 @@ def _filled(context: ProposalContext, base: BundleDraft, cell: Cell, own: Random
 
 def _wording(cell: Cell) -> str:
     return "/".join(cell[axis] for axis in ("form", "wording", "persona"))
-
-
-def _plain(change: Change) -> bool:
-    return isinstance(change.before, str | int | float) and isinstance(change.after, str | int | float)

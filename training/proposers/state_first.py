@@ -8,7 +8,7 @@ from ledger.errors import ProposalError
 from training.proposers import AskModel, ProposalContext, Proposed
 from training.proposing.acting import act, with_reference
 from training.proposing.drafting import base_drafts, drafted, generator, provenance
-from training.proposing.exploring import Explorer, Move
+from training.proposing.exploring import Explorer, Move, is_plain
 from training.proposing.milestones import milestones_of
 from training.proposing.wordings import WORDINGS, action_of, goal_of, user_request
 from training.worlds import Change
@@ -58,7 +58,7 @@ def _specification(explorer: Explorer, steps: int) -> list[Move]:
 
 def _rendered(context: ProposalContext, base: BundleDraft, moves: list[Move], own: Random, seed: int) -> BundleDraft:
     tools = context.world.tools(base, turn=0)
-    as_goals = own.random() < 0.5 and all(_plain(change) for move in moves for change in move.changes)
+    as_goals = own.random() < 0.5 and all(is_plain(change) for move in moves for change in move.changes)
     if as_goals:
         parts = [f"see to it that {goal_of(change)}" for move in moves for change in move.changes]
     else:
@@ -76,10 +76,6 @@ def _rendered(context: ProposalContext, base: BundleDraft, moves: list[Move], ow
     states = [digest(step.material, allow_nul=True) for step in acted.steps]
     drawn = with_reference(context.world, draft, turns)
     return BundleDraft(**{**vars(drawn), "reference": {**(drawn.reference or {}), "states": states}})
-
-
-def _plain(change: Change) -> bool:
-    return isinstance(change.before, str | int | float) and isinstance(change.after, str | int | float)
 
 
 def _places(changes: tuple[Change, ...]) -> list[str]:

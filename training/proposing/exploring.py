@@ -28,6 +28,11 @@ class Move:
     changes: tuple[Change, ...]
 
 
+def is_plain(change: Change) -> bool:
+    """Whether a change puts one plain value in the place of another, so that a request can say it as a wanted state."""
+    return isinstance(change.before, str | int | float) and isinstance(change.after, str | int | float)
+
+
 class Explorer:
     """Tries calls in one task's world, each from a given state, and learns which arguments it accepts.
 
@@ -43,13 +48,14 @@ class Explorer:
         self._guesser = Guesser(rng)
         self._idle: Counter[str] = Counter()
 
-    def move(self, state: Any, *, tools: Sequence[str] = (), avoid: Sequence[str] = ()) -> Move:
+    def move(self, state: Any, *, tools: Sequence[str] = (), avoid: Sequence[str] = (), plain: bool = False) -> Move:
         """A legal call that changes the material state at `state`.
 
         Args:
             state: a state of the world.
             tools: names of the tools to choose from; all when empty.
             avoid: pointers into the material state that the call must leave alone.
+            plain: every change must put one plain value in the place of another.
         Raises:
             ProposalError: none was found in `tries` tries.
         """
@@ -69,6 +75,8 @@ class Explorer:
             changes = differences(before, self.world.material(self.world.view(after))).changes
             if not changes:
                 self._idle[call.name] += 1
+            elif plain and not all(is_plain(change) for change in changes):
+                continue
             elif not any(is_within(change.path, place) or is_within(place, change.path) for change in changes for place in avoid):
                 self._idle[call.name] = -self.tries
                 return Move(call, observation, after, changes)
