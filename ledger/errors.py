@@ -132,6 +132,10 @@ class ProposalError(TallyError):
     """No task can be proposed from what was given, or a proposal does not hold when it is acted out."""
 
 
+class ModelCallFailed(TallyError):
+    """A model that was asked gave no answer; its call is recorded with the reason."""
+
+
 class NotRecorded(TallyError):
     """A replay asked for a model call that its record does not hold; nothing was asked of any model."""
 

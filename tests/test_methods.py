@@ -7,10 +7,11 @@ import pytest
 
 from ledger.errors import MethodError
 from ledger.methods import Family
+from training.proposers import proposers
 from training.rewards import rewards
 from training.verifiers import verifiers
 
-FAMILIES: tuple[Family[Any], ...] = (rewards, verifiers)
+FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers)
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 
 

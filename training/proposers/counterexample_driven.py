@@ -18,7 +18,7 @@ def counterexample_driven(context: ProposalContext, n: int, *, rng: Random | Non
     """Drafts with a candidate that must be rejected (or accepted) and that a verifier once accepted (or rejected).
 
     A counterexample is read as what it did otherwise than its task's reference, and the same is done to other tasks: calls dropped,
-    repeated, moved, added, or with other values. A draft is kept only where acting shows that the candidate separates: a wrong one ends in
+    repeated, made earlier or later, added, or with other values. A draft is kept only where acting shows that the candidate separates: a wrong one ends in
     another state than the reference, a right one in the same.
 
     Args:
@@ -47,9 +47,7 @@ def counterexample_driven(context: ProposalContext, n: int, *, rng: Random | Non
     return drafted(n, generator(rng), make)
 
 
-def _separating(
-    world: World[Any], drafts: tuple[BundleDraft, BundleDraft], example: Counterexample, own: Random, seed: int
-) -> BundleDraft:
+def _separating(world: World[Any], drafts: tuple[BundleDraft, BundleDraft], example: Counterexample, own: Random, seed: int) -> BundleDraft:
     source, target = drafts
     reference, solved = _calls(source), _calls(target)
     found = edits(reference, example.turns)
@@ -63,7 +61,8 @@ def _separating(
         raise ProposalError(f"does not separate: {name} on draft {target.name!r}")
     separates = {"verifier": example.verifier, "verdict": "passed" if example.accepted else "failed", "candidate": name}
     draft = replace(
-        target, name=f"counterexample_driven_{world.name}_{seed}", spec={**target.spec, "separates": separates}, reference=None,
+        target, name=f"counterexample_driven_{world.name}_{seed}", reference=None,
+        spec={**target.spec, "verifier": target.spec.get("verifier"), "separates": separates},
         provenance=provenance(
             "counterexample_driven", seed, target, wording=str(target.provenance.get("wording", target.name)), counterexample=source.name,
             family=[[edit.kind, edit.tool, [list(path) for path, _, _ in edit.paths]] for edit in found],

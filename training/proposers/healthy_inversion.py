@@ -76,9 +76,9 @@ def started_in(world: World[Any], base: BundleDraft, state: Any) -> BundleDraft:
     try:
         found = digest(world.material(world.view(world.reset(draft, seed=SEED))), allow_nul=True)
     except (BundleError, WorldFailed, LookupError, TypeError, ValueError) as error:
-        raise ProposalError(f"world {world.name!r} cannot begin in a state that it was brought to: {error}") from error
+        raise ProposalError(f"cannot begin there: world {world.name!r} refuses a state that it was brought to, {error}") from error
     if found != wanted:
-        raise ProposalError(f"world {world.name!r} cannot begin in a state that it was brought to: it begins in another")
+        raise ProposalError(f"cannot begin there: world {world.name!r} begins in another state than the one that it was brought to")
     return draft
 
 

@@ -12,6 +12,8 @@ from training.worlds import Change, Observation, ToolCall, World
 from training.worlds.difference import differences
 
 Turns = tuple[tuple[ToolCall, ...], ...]
+VERIFIER = "end_state"
+"""The verifier that a proposed draft names in its spec, unless it names another."""
 SEED = 0
 """References are acted out from this seed; that others lead to the same end is for a check to say."""
 
@@ -123,7 +125,7 @@ def with_reference(world: World[Any], draft: BundleDraft, turns: Turns, *, other
     known = [item["turns"] for item in equivalent]
     equivalent = [*(item for item in reordered if item["turns"] not in known), *equivalent]
     reference = {"turns": as_json(turns), "end_state": acted.end, "equivalent": equivalent, "wrong": wrong}
-    return replace(draft, reference=reference)
+    return replace(draft, reference=reference, spec={"verifier": VERIFIER, **draft.spec})
 
 
 def judged(

@@ -12,7 +12,7 @@ from training.proposing.acting import Turns, calls_of
 from training.proposing.arguments import Leaf, Pools, leaves_of, nested
 from training.worlds import ToolCall
 
-Kind = Literal["drop", "repeat", "alter", "add", "move"]
+Kind = Literal["drop", "repeat", "alter", "add", "earlier", "later"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Edit:
-    """One difference from a reference: calls of `tool` dropped, repeated, moved, or with other values at `paths` (as calls of their own for
-    `add`); `every` when all of the reference's calls of the tool were treated so."""
+    """One difference from a reference: calls of `tool` dropped, repeated, made earlier or later, or with other values at `paths` (as calls of
+    their own for `add`); `every` when all of the reference's calls of the tool were treated so."""
 
     kind: Kind
     tool: str
@@ -56,7 +56,9 @@ def read_counterexample(value: Mapping[str, Any]) -> Counterexample:
         if not isinstance(value.get(name), kind):
             raise ProposalError(f"counterexample.{name} is {value.get(name)!r}; allowed: {kind.__name__}")
     if value["accepted"] == value["correct"]:
-        raise ProposalError(f"counterexample of draft {value['draft']!r}: {value['verifier']} judged it rightly, so there is nothing to learn")
+        raise ProposalError(
+            f"counterexample of draft {value['draft']!r}: {value['verifier']} judged it rightly, so there is nothing to learn"
+        )
     return Counterexample(value["draft"], value["verifier"], value["accepted"], value["correct"], calls_of(value.get("turns")))
 
 
@@ -77,7 +79,8 @@ def edits(reference: Turns, solution: Turns) -> list[Edit]:
         if same is not None:
             removed.remove(same)
             added.remove(call)
-            found.append(Edit("move", call.name, every=False))
+            kind: Kind = "earlier" if b.index(_key(call)) < a.index(_key(call)) else "later"
+            found.append(Edit(kind, call.name, every=False))
     for call in added:
         partner = next((item for item in removed if item.name == call.name), None)
         if partner is not None:
@@ -120,9 +123,9 @@ def transferred(found: Sequence[Edit], reference: Turns, known: tuple[Pools, Poo
                 edited.append((turn, _altered(call, edit, known, rng)))
             elif edit.kind == "add":
                 edited += [(turn, call), (turn, _altered(call, edit, known, rng))]
-            elif edit.kind == "move":
+            elif edit.kind in ("earlier", "later"):
                 moved.append((turn, call))
-        calls = [*edited, *moved]
+        calls = [*moved, *edited] if edit.kind == "earlier" else [*edited, *moved]
     return tuple(tuple(call for at, call in calls if at == turn) for turn in range(len(reference)))
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger.errors import ProposalError
+from training.verifiers.pointed_conditions import value_at
 from training.worlds import Change
+
 
 @dataclass(frozen=True)
 class Milestone:
@@ -16,7 +18,7 @@ class Milestone:
 
     def holds(self, material: Any) -> bool:
         """Whether every place of a material state holds what it must."""
-        return all(_at(material, path) == value for path, value in self.expected.items())
+        return all(value_at(material, path) == value for path, value in self.expected.items())
 
 
 def milestones_of(steps: Sequence[Sequence[Change]]) -> list[dict[str, Any]]:
@@ -52,14 +54,3 @@ def reached(spec: Mapping[str, Any], views: Sequence[Any], *, material: Callable
 def progress(found: Sequence[int | None]) -> float:
     """Share of milestones that were reached, in [0, 1]."""
     return sum(at is not None for at in found) / len(found)
-
-
-def _at(value: Any, pointer: str) -> Any:
-    for key in (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]):
-        if isinstance(value, Mapping) and key in value:
-            value = value[key]
-        elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value

@@ -136,6 +136,7 @@ class _Probe:
         self.tools = {tool_name(tool): parameters(tool) for tool in world.tools(draft, turn=0)}
         self.start = world.reset(draft, seed=SEED)
         self.seen: dict[tuple[str, str], list[Any]] = {}
+        self.before = world.material(world.view(self.start))
         self.given = _by_pattern(USER, scalars(world.view(self.start)))
         self.bases: dict[str, dict[Leaf, Any]] = {}
         self.changes: set[str] = set()
@@ -167,8 +168,7 @@ class _Probe:
         for key, values in _by_pattern(name, outputs(observation)).items():
             known = self.seen.setdefault(key, [])
             known += [value for value in values if value not in known]
-        before, end = (self.world.material(self.world.view(state)) for state in (self.start, after))
-        if differences(before, end).changes:
+        if name not in self.changes and differences(self.before, self.world.material(self.world.view(after))).changes:
             self.changes.add(name)
         return observation
 
@@ -181,7 +181,7 @@ class _Probe:
             leaves = {parameter.path: self._guess(parameter, known) for parameter in [*must, *self._one_of_nested(every)]}
             if self._call(name, leaves) is not None:
                 self.bases.setdefault(name, leaves)
-                if not leaves or self.rng.random() < 0.2:
+                if not leaves or self.rng.random() < 0.4:
                     return
 
     def _one_of_nested(self, every: Sequence[Parameter]) -> list[Parameter]:

@@ -12,8 +12,12 @@ ABSENT = "must not be set"
 Wording = Callable[[Sequence[str]], str]
 
 WORDINGS: Mapping[str, Wording] = {
-    "plain": lambda parts: "Please do the following in this order and change nothing else. " + " ".join(f"{part[:1].upper()}{part[1:]}." for part in parts),
-    "numbered": lambda parts: "These steps, one after the other, and nothing else:\n" + "\n".join(f"{n}. {part}" for n, part in enumerate(parts, start=1)),
+    "plain": lambda parts: (
+        "Please do the following in this order and change nothing else. " + " ".join(f"{part[:1].upper()}{part[1:]}." for part in parts)
+    ),
+    "numbered": lambda parts: (
+        "These steps, one after the other, and nothing else:\n" + "\n".join(f"{n}. {part}" for n, part in enumerate(parts, start=1))
+    ),
     "chatty": lambda parts: "Hi, could you help me? I need you to " + "; then ".join(parts) + ". Leave everything else as it is, thanks!",
     "terse": lambda parts: "To do: " + " / ".join(parts) + ". In this order; nothing else.",
 }

@@ -75,7 +75,9 @@ class Combined:
         """The states after the call, of which one may differ, and that service's answer."""
         service, _, name = call.name.partition(SEPARATOR) if isinstance(call.name, str) else ("", "", "")
         if service not in self.services or not name:
-            return state, Observation(f"no tool of that name; names begin with {', '.join(f'{s}{SEPARATOR}' for s in self.services)}", "unknown_tool")
+            return state, Observation(
+                f"no tool of that name; names begin with {', '.join(f'{s}{SEPARATOR}' for s in self.services)}", "unknown_tool"
+            )
         after, observation = self.services[service].call(state[service], replace(call, name=name))
         return {**state, service: after}, observation
 
@@ -92,7 +94,9 @@ class Combined:
             WorldFailed: they do not have the digest that the snapshot names.
         """
         data = parse(snapshot.data)
-        state = {service: world.restore(Snapshot(data[service][0], b64decode(data[service][1]))) for service, world in self.services.items()}
+        state = {
+            service: world.restore(Snapshot(data[service][0], b64decode(data[service][1]))) for service, world in self.services.items()
+        }
         if self.digest(state) != snapshot.snapshot_id:
             raise WorldFailed(f"snapshot {snapshot.snapshot_id} restores a state with digest {self.digest(state)}")
         return state
