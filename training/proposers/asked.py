@@ -132,8 +132,8 @@ class _Check:
             origin["licence"] = self.document.licence
         conditions = [condition.model_dump() for condition in task.conditions]
         return replace(
-            self.base, name=f"asked_{self.world.name}_{self.seed}", request=user_request(self.base, task.request), reference=None, hint=None,
-            spec={"verifier": "pointed_conditions", "conditions": conditions}, provenance=origin,
+            self.base, name=f"asked_{self.world.name}_{self.seed}", request=user_request(self.base, task.request),
+            reference=None, hint=None, spec={"verifier": "pointed_conditions", "conditions": conditions}, provenance=origin,
         )  # fmt: skip
 
     def _judge(self, draft: BundleDraft) -> None:

@@ -18,8 +18,8 @@ def counterexample_driven(context: ProposalContext, n: int, *, rng: Random | Non
     """Drafts with a candidate that must be rejected (or accepted) and that a verifier once accepted (or rejected).
 
     A counterexample is read as what it did otherwise than its task's reference, and the same is done to other tasks: calls dropped,
-    repeated, made earlier or later, added, or with other values. A draft is kept only where acting shows that the candidate separates: a wrong one ends in
-    another state than the reference, a right one in the same.
+    repeated, made earlier or later, added, or with other values. A draft is kept only where acting shows that the candidate separates: a
+    wrong one ends in another state than the reference, a right one in the same.
 
     Args:
         context: its drafts, with references, and its counterexamples: objects with draft (a name), verifier, accepted, correct and turns.

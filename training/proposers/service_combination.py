@@ -46,8 +46,8 @@ def service_combination(
         pairs = _of_one_state([draft for draft in base_drafts(context, "service_combination", least=2) if draft.reference is not None])
     if not pairs:
         raise ProposalError(
-            f"no two of {len(context.drafts)} drafts can be combined in world {world.name!r}; needed: references, and the same initial state"
-            " or services side by side"
+            f"no two of {len(context.drafts)} drafts can be combined in world {world.name!r}; needed: references, and the same initial"
+            " state or services side by side"
         )
 
     def make(own: Random, seed: int) -> BundleDraft:
@@ -83,7 +83,7 @@ def _joined(world: World[Any], pair: Pair, own: Random, seed: int, in_turns: boo
         wording = own.choice(sorted(_JOINTS))
         text = _JOINTS[wording].format(*("\n".join(message["content"] for message in each[0]) for each in asked))
         requested, solution = [[{"role": "user", "content": text}]], ((*solutions[0][0], *solutions[1][0]),)
-    system = "\n".join(dict.fromkeys(text for draft in pair if (text := draft.request.get("system")))) or None
+    system = "\n".join(dict.fromkeys(str(said) for draft in pair if (said := draft.request.get("system")))) or None
     extra = {} if isinstance(world, Combined) else {**second.request, **first.request}
     draft = BundleDraft(
         name=f"service_combination_{world.name}_{seed}", world=world.name,

@@ -36,8 +36,10 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Edit:
-    """One difference from a reference: calls of `tool` dropped, repeated, made earlier or later, or with other values at `paths` (as calls of
-    their own for `add`); `every` when all of the reference's calls of the tool were treated so."""
+    """One difference from a reference: calls of `tool` dropped, repeated, made earlier or later, or with other values at `paths`.
+
+    For `add` these are calls of their own; `every` when all of the reference's calls of the tool were treated so.
+    """
 
     kind: Kind
     tool: str

@@ -1,4 +1,4 @@
-"""Asks models for proposals through the capture gateway, and answers again from the record alone. Serves and talks HTTP, writes the ledger."""
+"""Asks models for proposals through the capture gateway, and answers again from the record. Serves HTTP, writes the ledger."""
 
 import asyncio
 from collections import Counter

@@ -86,7 +86,9 @@ class ToolGraph:
         """The graph as an artifact."""
         return {
             "world": self.world,
-            "tools": [{**asdict(tool), "fed": list(tool.fed), "free": list(tool.free), "depth": self.depth(tool.name)} for tool in self.tools],
+            "tools": [
+                {**asdict(tool), "fed": list(tool.fed), "free": list(tool.free), "depth": self.depth(tool.name)} for tool in self.tools
+            ],
             "edges": [asdict(edge) for edge in self.edges],
             "unreached": list(self.unreached),
         }  # fmt: skip
