@@ -124,6 +124,14 @@ class MethodError(TallyError):
     """A method's name or parameters do not fit its family."""
 
 
+class SandboxUnavailable(TallyError):
+    """A sandbox cannot be made on this machine."""
+
+
+class SandboxRefused(SandboxUnavailable):
+    """Code would run without a protection that its trust requires; the message names what is missing and the setting that allows it."""
+
+
 class BundleError(TallyError):
     """A task bundle lacks a part or a part has the wrong form."""
 

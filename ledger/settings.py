@@ -24,6 +24,7 @@ class Settings(BaseSettings):
         subject_kek_file: 64 hexadecimal digits, the key around the subjects' keys; None keeps those as they are.
         statement_timeout_s: seconds that one statement may take; 0 for no limit.
         seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
+        sandbox_allow_missing: names of protections, with commas, that hostile code may run without (`tally sandbox` lists them).
         witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """
 
@@ -43,6 +44,12 @@ class Settings(BaseSettings):
     statement_timeout_s: float = Field(default=600, ge=0, le=86400)
     seal_key_file: Path | None = None
     witness_file: Path | None = None
+    sandbox_allow_missing: str = Field(default="", pattern=r"^[a-z_, ]*$")
+
+    @property
+    def allowed_missing(self) -> frozenset[str]:
+        """Protections that hostile code may run without."""
+        return frozenset(name.strip() for name in self.sandbox_allow_missing.split(",") if name.strip())
 
     @property
     def seal_key(self) -> Path:

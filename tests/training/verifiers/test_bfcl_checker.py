@@ -21,7 +21,8 @@ from training.worlds.bfcl import WHEEL, Bfcl, load_tasks, replay
 from training.worlds.bfcl.calls import call_text, parse_call
 from training.worlds.bfcl.docs import documented, load_docs
 from training.worlds.bfcl.pool import shared_workers
-from training.worlds.bfcl.scripts import Turns, reference_turns, wrong_turns
+from training.worlds.bfcl.scripts import wrong_turns
+from training.worlds.reference_scripts import Turns, reference_turns
 
 _CORPUS = Path(__file__).parents[3].parent / "shared" / "corpus" / "bfcl" / "multi_turn_checker_verdicts.jsonl"
 

@@ -9,9 +9,10 @@ from ledger.wheels import fetch_wheel
 from training.worlds import World
 from training.worlds.bfcl.docs import WHEEL
 from training.worlds.bfcl.reference_ends import reference_ends
-from training.worlds.bfcl.scripts import SCRIPTS, oracle, replay, with_end_state, wrong
+from training.worlds.bfcl.scripts import wrong
 from training.worlds.bfcl.tasks import CATEGORIES, load_tasks
 from training.worlds.bfcl.world import Bfcl, BfclState
+from training.worlds.reference_scripts import SCRIPTS, oracle, replay, with_end_state
 from training.worlds.source import TaskQuery, WorldSource
 
 __all__ = ["CATEGORIES", "SOURCE", "WHEEL", "Bfcl", "BfclState", "load_tasks", "oracle", "replay", "with_end_state", "wrong"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from ledger.bundle import BundleDraft
 from ledger.canonical import canonical_bytes, digest
-from training.worlds.bfcl.scripts import reference_turns, with_end_state
 from training.worlds.bfcl.world import Bfcl
+from training.worlds.reference_scripts import reference_turns, with_end_state
 
 THREADS = 2
 

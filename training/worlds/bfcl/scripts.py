@@ -1,87 +1,12 @@
-"""Scripted policies made from a task's reference: one that is right, and neighbours that are wrong in one place."""
+"""Neighbours of a task's reference that are wrong in one place and show in the end state."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from typing import Any
 
 from ledger.bundle import BundleDraft
-from ledger.errors import BundleError
-from training.verifiers import TraceStep
-from training.worlds import AssistantTurn, ToolCall
-from training.worlds.bfcl.world import Bfcl, BfclState
-
-Turns = Sequence[Sequence[Mapping[str, Any]]]
-DONE = "Done."
-CANNOT = "I cannot do that with the functions and the information that I have."
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What happened when calls were carried out from a task's initial state."""
-
-    start: BfclState
-    end: BfclState
-    trace: tuple[TraceStep, ...]
-
-
-def reference_turns(draft: BundleDraft) -> Turns:
-    """The reference calls of each user turn.
-
-    Raises:
-        BundleError: the draft has no reference.
-    """
-    if draft.reference is None:
-        raise BundleError(f"bundle {draft.name!r} has no reference; allowed: a reference with one list of calls a user turn")
-    turns: Turns = draft.reference["turns"]
-    return turns
-
-
-def replay(world: Bfcl, draft: BundleDraft, turns: Turns) -> Replay:
-    """Start, end and trace of carrying out `turns` (one list of `{"name", "arguments"}` a user turn)."""
-    start = state = world.reset(draft, seed=0)
-    trace: list[TraceStep] = []
-    for turn, calls in enumerate(turns):
-        for call in calls:
-            made = ToolCall(call["name"], call["arguments"], f"call_{len(trace)}")
-            state, observation = world.call(state, made)
-            trace.append(TraceStep(turn, made, observation))
-    return Replay(start, state, tuple(trace))
-
-
-def with_end_state(draft: BundleDraft, world: Bfcl) -> BundleDraft:
-    """The draft with its reference's end state filled in: the material of the state after the reference calls."""
-    turns = reference_turns(draft)
-    end = replay(world, draft, turns).end
-    return replace(draft, reference={**(draft.reference or {}), "turns": turns, "end_state": world.material(world.view(end))})
-
-
-def oracle(draft: BundleDraft) -> list[AssistantTurn]:
-    """The right policy: in each user turn one message a reference call, then a text message that ends the turn."""
-    return script(reference_turns(draft))
-
-
-def gives_up(draft: BundleDraft) -> list[AssistantTurn]:
-    """A policy that answers every user turn with a sentence and never calls a tool."""
-    return script([[] for _ in draft.request["turns"]])
-
-
-def drops_last_call(draft: BundleDraft) -> list[AssistantTurn]:
-    """The reference without its very last call."""
-    turns = [list(calls) for calls in reference_turns(draft)]
-    last = max((n for n, calls in enumerate(turns) if calls), default=None)
-    if last is not None:
-        turns[last].pop()
-    return script(turns)
-
-
-def script(turns: Turns) -> list[AssistantTurn]:
-    """The model answers that make these calls and end each user turn with a text."""
-    answers: list[AssistantTurn] = []
-    for calls in turns:
-        answers.extend(AssistantTurn(None, ((call["name"], json.dumps(call["arguments"])),)) for call in calls)
-        answers.append(AssistantTurn(DONE if calls else CANNOT))
-    return answers
+from training.worlds import AssistantTurn
+from training.worlds.bfcl.world import Bfcl
+from training.worlds.reference_scripts import Turns, reference_turns, replay, script
 
 
 def wrong(draft: BundleDraft, world: Bfcl) -> dict[str, list[AssistantTurn]]:
@@ -133,7 +58,3 @@ def _other(value: Any) -> Any:
     if isinstance(value, str):
         return f"{value}_x"
     return None
-
-
-SCRIPTS = {"oracle": oracle, "gives_up": gives_up, "drops_last_call": drops_last_call}
-"""Policy name to what it answers in a task, turn by turn."""

@@ -14,7 +14,7 @@ from ledger.errors import WorldFailed
 from training.worlds import Change, Snapshot, ToolCall, World
 from training.worlds.bfcl import Bfcl, BfclState, oracle, replay, with_end_state, wrong
 from training.worlds.bfcl.pool import Workers
-from training.worlds.bfcl.scripts import reference_turns
+from training.worlds.reference_scripts import reference_turns
 
 _HANG = ToolCall("power", {"base": 7, "exponent": 10**9})
 
