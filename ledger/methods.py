@@ -8,7 +8,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -61,12 +61,21 @@ def _sources(module: str) -> list[tuple[str, str]]:
         if spec is None or spec.origin is None:
             continue
         found[name] = Path(spec.origin).read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(found[name])):
-            if isinstance(node, ast.Import):
-                waiting += [alias.name for alias in node.names if alias.name.partition(".")[0] == top]
-            elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == top:
-                waiting += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name))]
+        waiting += _imported(found[name], top)
     return [(module, found.pop(module)), *sorted(found.items())]
+
+
+# Methods of a family share most of what they import, so each text is parsed once.
+@lru_cache(maxsize=1024)
+def _imported(text: str, top: str) -> tuple[str, ...]:
+    """The modules of package `top` that a source text imports."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names if alias.name.partition(".")[0] == top]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == top:
+            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name))]
+    return tuple(modules)
 
 
 def _is_module(package: str, name: str) -> bool:

@@ -1,0 +1,91 @@
+"""Bundles that were proposed together, indexed by what must not meet: texts, n-grams and pools across splits. Pure."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ledger.bundle import SPLITS, Bundle, BundleDraft
+from ledger.canonical import digest
+
+POOLS = ("family", "wording", "names", "group")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class BundleBatch:
+    """Bundles among which leaks and double meanings are looked for."""
+
+    bundles: Sequence[Bundle]
+
+    @cached_property
+    def by_text(self) -> Mapping[str, Sequence[Bundle]]:
+        """Digest of all that a policy is told, to the bundles that tell it."""
+        return _grouped((digest(dict(bundle.draft.request), allow_nul=True), bundle) for bundle in self.bundles)
+
+    @cached_property
+    def by_task(self) -> Mapping[str, Sequence[Bundle]]:
+        """Digest of user text and initial state, to the bundles that have them."""
+        return _grouped((task_digest(bundle.draft), bundle) for bundle in self.bundles)
+
+    @cached_property
+    def by_pool(self) -> Mapping[tuple[str, str], Sequence[Bundle]]:
+        """Kind and name of a pool (a family, a wording, a set of names) to the bundles that draw from it."""
+        return _grouped(((kind, pool), bundle) for bundle in self.bundles for kind, pool in pools_of(bundle.draft))
+
+    def grams(self, split: str, length: int) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Every n-gram of user texts of a split, to the names of the bundles that hold it; worked out once.
+
+        Args:
+            length: words a gram; a shorter text is one gram.
+        """
+        known: dict[tuple[str, int], Mapping[tuple[str, ...], Sequence[str]]] = self.__dict__.setdefault("_grams", {})
+        if (split, length) not in known:
+            held = (bundle.draft for bundle in self.bundles if bundle.draft.split == split)
+            known[split, length] = _grouped((gram, draft.name) for draft in held for gram in set(grams_of(user_text(draft), length)))
+        return known[split, length]
+
+
+def more_held_out(split: str) -> Sequence[str]:
+    """The splits that must not leak into `split`: validation and test into train, test into validation."""
+    return SPLITS[SPLITS.index(split) + 1 :]  # type: ignore[arg-type]
+
+
+def user_text(draft: BundleDraft) -> str:
+    """What the users say, without the system prompt, which all tasks of a world share."""
+    return "\n".join(str(message.get("content", "")) for turn in draft.request["turns"] for message in turn)
+
+
+def task_digest(draft: BundleDraft) -> str:
+    """Digest of user text and initial state."""
+    return digest([user_text(draft), draft.initial_state], allow_nul=True)
+
+
+def pools_of(draft: BundleDraft) -> list[tuple[str, str]]:
+    """(kind, name) of the pools that a draft's provenance says it draws from; a list of names is several."""
+    found: list[tuple[str, str]] = []
+    for kind in POOLS:
+        value = draft.provenance.get(kind)
+        values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        found += [(kind, str(item)) for item in values]
+    return found
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def grams_of(text: str, length: int) -> list[tuple[str, ...]]:
+    """All runs of `length` words; the whole text as one run when it is shorter."""
+    words = words_of(text)
+    return [tuple(words[start : start + length]) for start in range(max(1, len(words) - length + 1))] if words else []
+
+
+def _grouped(pairs: Iterator[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    grouped: dict[Any, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        grouped[key].append(value)
+    return dict(grouped)

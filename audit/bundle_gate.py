@@ -1,0 +1,194 @@
+"""The two gates of a task bundle: its world version's checks and its own, and the decision that follows. Writes the ledger."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from audit.bundle_batch import BundleBatch
+from audit.bundle_checks import BundleCheck, bundle_checks
+from audit.bundle_subject import BundleSubject
+from audit.results import CheckResult
+from audit.run import check_ids, run_checks
+from audit.severity import Policy
+from audit.world_gate import WorldGate, gate_world
+from ledger.bundle import Bundle
+from ledger.canonical import digest
+from ledger.events import BundleAdmitted, BundleRejected
+from ledger.ledger import LedgerHandle
+from ledger.methods import Bound
+from ledger.queries import Filter, fresh, rollouts
+from ledger.queries_rows import RolloutLine
+from ledger.store import New
+from training.bundles import Harness
+from training.verifiers import Judge
+from training.worlds import World
+
+Progress = Callable[[int], None]
+_PAGE = 50
+_ROLLOUTS = 100_000
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the gates made of one bundle.
+
+    Attributes:
+        bundle: it.
+        results: check id to result, of every id of the policy: those not run say why.
+        policy: with which severities.
+        gate_id: digest over policy, checks, world checks and results: the same evidence decides once.
+    """
+
+    bundle: Bundle
+    results: Mapping[str, CheckResult]
+    policy: Policy
+    gate_id: str
+
+    @cached_property
+    def blocking(self) -> tuple[str, ...]:
+        """Ids of the checks because of which it is rejected, sorted."""
+        return tuple(
+            sorted(
+                name
+                for name, result in self.results.items()
+                if self.policy.blocks(name, result.status, dependent=result.depends_on is not None)
+            )
+        )
+
+    @property
+    def admitted(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.blocking
+
+    def as_json(self) -> dict[str, Any]:
+        """The decision as a JSON object with every result."""
+        return {
+            "bundle_id": self.bundle.bundle_id, "name": self.bundle.draft.name, "split": self.bundle.draft.split, "admitted": self.admitted,
+            "blocking": list(self.blocking), "policy": self.policy.name, "gate_id": self.gate_id,
+            "results": [self.results[name].as_json() for name in sorted(self.results)],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Gated:
+    """What became of a batch.
+
+    Attributes:
+        world: the environment gate.
+        decisions: one a bundle, in their order.
+        new: decisions that the ledger did not have yet.
+    """
+
+    world: WorldGate
+    decisions: tuple[Decision, ...]
+    new: int
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """Check id to the number of bundles that it rejects, most first."""
+        counted = Counter(name for decision in self.decisions for name in decision.blocking)
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclass(frozen=True)
+class Gates:
+    """All that the gates of one kind of bundle need.
+
+    Attributes:
+        world: the world of the bundles, open.
+        verifier: the bundles' own verifier.
+        harness: with which they are sealed.
+        policy: severities and thresholds.
+    """
+
+    world: World[Any]
+    verifier: Bound[Judge]
+    harness: Harness
+    policy: Policy
+
+    @cached_property
+    def checks(self) -> tuple[Bound[BundleCheck], ...]:
+        """The bundle checks of which the policy knows every id."""
+        bound = [bundle_checks.bind(name) for name in bundle_checks.names()]
+        return tuple(item for item in bound if set(check_ids(item)) <= self.policy.severity.keys())
+
+    def decide(
+        self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = BundleBatch(()), attempts: Sequence[RolloutLine] = ()
+    ) -> Decision:
+        """What the two gates make of a bundle; nothing is recorded.
+
+        Args:
+            world: the environment gate of the bundle's world version.
+            batch: bundles among which leaks and double meanings are looked for.
+            attempts: policies' rollouts of it.
+        """
+        subject = BundleSubject(
+            bundle, self.world, self.verifier.call, batch, self.harness.limits, attempts,
+            mutants_per_kind=int(self.policy.thresholds["mutants_per_kind"]),
+        )  # fmt: skip
+        found = run_checks(self.checks, subject, self.policy.thresholds)
+        results = {name: world.results.get(name) or found.get(name) or self._not_run(name) for name in self.policy.severity}
+        made = [results[name].as_json() for name in sorted(results)]
+        methods = sorted(bound.ref.method_id for bound in self.checks)
+        gate_id = digest(
+            {"policy_id": self.policy.policy_id, "methods": methods, "world": world.gate_digest, "results": made}, allow_nul=True
+        )
+        return Decision(bundle, results, self.policy, gate_id)
+
+    def _not_run(self, check_id: str) -> CheckResult:
+        return CheckResult(check_id, "skip", self.policy.not_run.get(check_id, "nothing here implements it"))
+
+
+def gate(
+    ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threads: int = 1, progress: Progress = lambda _: None
+) -> Gated:
+    """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
+
+    Args:
+        bundles: all of them proposed for the world of `gates`.
+        threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
+        progress: called with the number of bundles done since the last call.
+    """
+    batch = BundleBatch(tuple(bundles))
+    world = gate_world(ledger, gates.world, [bundle.draft for bundle in bundles], gates.policy)
+    tried = _attempts(ledger, gates.world.name)
+    decisions: list[Decision] = []
+    created = 0
+
+    def decide(bundle: Bundle) -> Decision:
+        decision = gates.decide(bundle, world, batch=batch, attempts=tried.get(bundle.bundle_id, ()))
+        progress(1)
+        return decision
+
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(bundles), _PAGE):
+            page = list(pool.map(decide, bundles[start : start + _PAGE]))
+            created += sum(item.created for item in ledger.append([_event(ledger, decision) for decision in page]).events)
+            decisions += page
+    return Gated(world, tuple(decisions), created)
+
+
+def with_verifier(gates: Gates, verifier: Bound[Judge], bundle: Bundle) -> tuple[Gates, Bundle]:
+    """The gates and the bundle with another verifier: how a new version is tried on a bundle that is there."""
+    return replace(gates, verifier=verifier), replace(bundle, verifier_id=verifier.ref.method_id)
+
+
+def _attempts(ledger: LedgerHandle, world: str) -> dict[str, list[RolloutLine]]:
+    fresh(ledger)
+    found: dict[str, list[RolloutLine]] = defaultdict(list)
+    for line in rollouts(ledger, Filter(world=world, counted=True), limit=_ROLLOUTS, newest=False).lines:
+        found[line.bundle_id].append(line)
+    return found
+
+
+def _event(ledger: LedgerHandle, decision: Decision) -> New:
+    results = ledger.pending_json(decision.as_json())
+    body = (BundleAdmitted if decision.admitted else BundleRejected)(
+        bundle_id=decision.bundle.bundle_id, statuses={name: result.status for name, result in decision.results.items()},
+        blocking=list(decision.blocking), policy=decision.policy.name, policy_id=decision.policy.policy_id, gate_id=decision.gate_id,
+        results=results.ref,
+    )  # fmt: skip
+    return ledger.new(body, results)
