@@ -74,8 +74,8 @@ def leaves_of(arguments: Any, path: Leaf = ()) -> Iterator[tuple[Leaf, Any]]:
 def pools(*values: Any) -> Pools:
     """Name to the distinct scalars that stand under it anywhere in the values, in the order of first sight.
 
-    A table, which is an object of at least one object each, gives its keys under `id`, its own name, that name's singular and
-    `<singular>_id`; a list of scalars gives them under its name and its singular.
+    A table, which is an object of objects, gives its keys under `id`, its own name, that name's singular and `<singular>_id`; an object of
+    scalars of one type with a plural name gives its keys, and a list its scalars, under the singular.
     """
     found: Pools = {}
     for value in values:
@@ -189,10 +189,12 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 def _collect(value: Any, name: str, found: Pools) -> None:
     if isinstance(value, Mapping):
-        if value and all(isinstance(row, Mapping) for row in value.values()) and name:
-            one = singular(name)
+        one = singular(name)
+        if value and name and all(isinstance(row, Mapping) for row in value.values()):
             for alias in dict.fromkeys(("id", name, one, f"{one}_id")):
                 _add(found, alias, list(value))
+        elif value and one != name and len({type(item) for item in value.values()}) == 1:
+            _add(found, one, list(value))
         for key, item in value.items():
             _collect(item, str(key), found)
     elif isinstance(value, Sequence) and not isinstance(value, str):
