@@ -48,9 +48,13 @@ class BundleBatch:
         return known[split, length]
 
 
+ALONE = BundleBatch(())
+"""No other bundles."""
+
+
 def more_held_out(split: str) -> Sequence[str]:
     """The splits that must not leak into `split`: validation and test into train, test into validation."""
-    return SPLITS[SPLITS.index(split) + 1 :]  # type: ignore[arg-type]
+    return SPLITS[SPLITS.index(split) + 1 :]
 
 
 def user_text(draft: BundleDraft) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from audit.bundle_batch import BundleBatch
+from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_checks import BundleCheck, bundle_checks
 from audit.bundle_subject import BundleSubject
 from audit.results import CheckResult
@@ -115,9 +115,7 @@ class Gates:
         bound = [bundle_checks.bind(name) for name in bundle_checks.names()]
         return tuple(item for item in bound if set(check_ids(item)) <= self.policy.severity.keys())
 
-    def decide(
-        self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = BundleBatch(()), attempts: Sequence[RolloutLine] = ()
-    ) -> Decision:
+    def decide(self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = ALONE, attempts: Sequence[RolloutLine] = ()) -> Decision:
         """What the two gates make of a bundle; nothing is recorded.
 
         Args:
@@ -142,9 +140,7 @@ class Gates:
         return CheckResult(check_id, "skip", self.policy.not_run.get(check_id, "nothing here implements it"))
 
 
-def gate(
-    ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threads: int = 1, progress: Progress = lambda _: None
-) -> Gated:
+def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threads: int = 1, progress: Progress = lambda _: None) -> Gated:
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
 
     Args:

@@ -7,7 +7,7 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from audit.bundle_batch import BundleBatch
+from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_mutants import Mutant, mutants_of
 from audit.paths import Step, Walk, steps_of, walk
 from audit.run import Broken, guarded
@@ -76,7 +76,7 @@ class BundleSubject:
     bundle: Bundle
     world: World[Any]
     judge: Judge
-    batch: BundleBatch = BundleBatch(())
+    batch: BundleBatch = ALONE
     limits: Mapping[str, int | float] = field(default_factory=dict)
     rollouts: Sequence[RolloutLine] = ()
     reward: Reward = field(default_factory=lambda: rewards["all_conditions"])

@@ -73,4 +73,6 @@ def walk(world: World[Any], start: Any, steps: Sequence[Step], *, known: Walk | 
 def trace_digest(world: World[Any], walked: Walk) -> str:
     """Hex SHA-256 over every observation and the digest of every state of a walk."""
     seen = [[step.observation.content, step.observation.error_class] for step in walked.trace]
-    return digest([seen, [world.digest(state) for state in walked.states], None if walked.broken is None else walked.broken.error], allow_nul=True)
+    return digest(
+        [seen, [world.digest(state) for state in walked.states], None if walked.broken is None else walked.broken.error], allow_nul=True
+    )

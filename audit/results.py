@@ -73,7 +73,9 @@ def judged(check_id: str, faults: Sequence[Any], *, why: str, remedy: str, measu
     numbers = {**measured, "faults": len(faults)}
     if not faults:
         return CheckResult(check_id, "pass", measured=numbers)
-    first = faults[0] if isinstance(faults[0], str) else ", ".join(f"{key} {str(value)[:120]}" for key, value in list(faults[0].items())[:4])
+    first = (
+        faults[0] if isinstance(faults[0], str) else ", ".join(f"{key} {str(value)[:120]}" for key, value in list(faults[0].items())[:4])
+    )
     return CheckResult(check_id, "fail", f"{why}: {first}", numbers, list(faults), remedy)
 
 

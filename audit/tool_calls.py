@@ -7,10 +7,11 @@ from typing import Any
 
 from audit.paths import Step
 
-READ_VERBS = frozenset(
-    "calculate cat check compute count describe diff display du estimate fetch find get grep has head inspect is list lookup ls pwd query"
-    " read retrieve search show sort stat tail validate verify view wc".split()
-)
+READ_VERBS = (
+    "calculate", "cat", "check", "compute", "count", "describe", "diff", "display", "du", "estimate", "fetch", "find", "get", "grep", "has",
+    "head", "inspect", "is", "list", "lookup", "ls", "pwd", "query", "read", "retrieve", "search", "show", "sort", "stat", "tail",
+    "validate", "verify", "view", "wc",
+)  # fmt: skip
 ILLEGAL_KINDS = ("unknown_tool", "missing_argument", "wrong_type", "unknown_argument", "not_in_enum")
 _ABSENT_TOOL = "no_such_tool"
 _TEXTS = ("a note", "checked again", "42")
@@ -63,7 +64,9 @@ class CallMaker:
     def others(self, tool: str, argument: str, value: Any) -> list[Any]:
         """Values like `value` that the same argument could have held, those from the state first."""
         pool = [*self._like(value), *self._links.get((tool, argument), ()), *self._pools.get(argument, ())]
-        made = [other for other in dict.fromkeys(item for item in pool if isinstance(item, str | int | float)) if type(other) is type(value)]
+        made = [
+            other for other in dict.fromkeys(item for item in pool if isinstance(item, str | int | float)) if type(other) is type(value)
+        ]
         if isinstance(value, bool):
             return [not value]
         if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The environment gate: the checks of a world version, kept in the ledger and run again only for tools they did not cover. Writes the ledger."""
+"""The environment gate: a world version's checks, kept in the ledger, run again only for tools not covered. Writes the ledger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +99,8 @@ def _recorded(ledger: LedgerHandle, gate: WorldGate) -> WorldGate:
         measured = ledger.pending_json({"result": result.as_json(), "scope": dict(gate.scope)})
         body = CheckRan(
             subject=f"world-{gate.world_id}", check_id=check_id, method_id=gate.methods[check_id], status=result.status,
-            severity=gate.policy.severity[check_id], policy_id=gate.policy.policy_id, inputs_digest=gate.inputs_digest, measured=measured.ref,
+            severity=gate.policy.severity[check_id], policy_id=gate.policy.policy_id,
+            inputs_digest=gate.inputs_digest, measured=measured.ref,
         )  # fmt: skip
         events.append(ledger.new(body, measured))
     created = sum(item.created for item in ledger.append(events).events)

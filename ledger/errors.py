@@ -170,3 +170,7 @@ class SealRefused(TallyError):
 
 class NotSealed(TallyError):
     """An event has no checkpoint yet, so nothing about it can be proved."""
+
+
+class BundleRefused(TallyError):
+    """A bundle that is not admitted, or that is held out, was asked for training."""

@@ -45,7 +45,10 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
         ),
     ]  # fmt: skip
     if top is None or not numbers:
-        return [*results, CheckResult(_IDS[3], "skip", "there is no rewarded reference to compare with", measured, depends_on="semantic.oracle_max")]
+        return [
+            *results,
+            CheckResult(_IDS[3], "skip", "there is no rewarded reference to compare with", measured, depends_on="semantic.oracle_max"),
+        ]
     gap = top - max(numbers)
     near = [{"path": name, "reward": value} for name, value in low if value is not None and top - value < policy["floor_gap"]]
     why = f"the reference earns {gap:.3f} more than the best wrong path, needed {policy['floor_gap']}"

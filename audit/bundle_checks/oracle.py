@@ -17,7 +17,7 @@ def oracle(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckR
     Source: OpenEnv RFC 008, semantic.oracle_max and semantic.replayability; 14 of 500 and 5 of 89 public tasks fail their own solution.
     """
     attempt = subject.reference
-    if attempt is None or not attempt.walk.steps and subject.solution.get("end_state") is None:
+    if attempt is None or (not attempt.walk.steps and subject.solution.get("end_state") is None):
         reason = "there is no reference solution, so nobody knows that the task can be solved"
         remedy = "add a reference: calls that solve the task, and the end state"
         return [CheckResult(_IDS[0], "fail", reason, remedy=remedy), CheckResult(_IDS[1], "skip", reason, depends_on=_IDS[0])]

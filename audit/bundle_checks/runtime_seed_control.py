@@ -9,7 +9,7 @@ from audit.paths import steps_of, trace_digest, walk
 
 @answers("runtime.seed_control")
 def runtime_seed_control(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether `reset` obeys its seed: equal for equal seeds, and where the world is `stochastic` at least two of `seeds_varied` seeds differ.
+    """Whether equal seeds give equal resets, and, where the world is `stochastic`, at least two of `seeds_varied` seeds different ones.
 
     A reset that drops its seed passes the first half alone. What differs may be the state at once or what the reference's calls draw
     later. A world is random when its attribute `stochastic` or the draft's `spec["stochastic"]` says so.

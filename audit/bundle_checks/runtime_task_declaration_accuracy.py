@@ -24,4 +24,6 @@ def runtime_task_declaration_accuracy(subject: BundleSubject, policy: Mapping[st
         faults += [{"path": path["name"], "breaks": name, "known": sorted(known)} for name in path.get("breaks", ()) if name not in known]
     measured = {"turns": turns, "paths": len(paths), "conditions": sorted(known)}
     remedy = "repair the declaration, or the task that it describes"
-    return [judged("runtime.task_declaration_accuracy", faults, why="the draft declares what is not there", remedy=remedy, measured=measured)]
+    return [
+        judged("runtime.task_declaration_accuracy", faults, why="the draft declares what is not there", remedy=remedy, measured=measured)
+    ]

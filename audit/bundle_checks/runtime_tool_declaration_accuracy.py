@@ -36,7 +36,9 @@ def runtime_tool_declaration_accuracy(subject: BundleSubject, policy: Mapping[st
         faults.append("no tool is declared")
     measured = {"tools": len(subject.tools), "calls": len(calls)}
     remedy = "declare what the task needs, in the turn in which it needs it"
-    return [judged("runtime.tool_declaration_accuracy", faults, why="the declared tools are not those used", remedy=remedy, measured=measured)]
+    return [
+        judged("runtime.tool_declaration_accuracy", faults, why="the declared tools are not those used", remedy=remedy, measured=measured)
+    ]
 
 
 def _fault(step: Step, offered: Sequence[set[str]], tools: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -25,7 +25,9 @@ def solution_leak(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence
     if reference is None:
         return [CheckResult(name, "skip", "there is no reference that could leak", depends_on="semantic.oracle_max") for name in _IDS]
     draft = subject.draft
-    calls = [(step, words) for step in (reference.walk.steps[index] for index in subject.writes) if len(words := _words(step)) >= _LEAST_WORDS]
+    calls = [
+        (step, words) for step in (reference.walk.steps[index] for index in subject.writes) if len(words := _words(step)) >= _LEAST_WORDS
+    ]
     told = [("request", draft.request)] + [(f"tool {name}", tool) for name, tool in sorted(subject.tools.items())]
     found: list[tuple[str, Any]] = [("initial state", subject.start_view)]
     first_write = min(subject.writes, default=len(reference.walk.trace))

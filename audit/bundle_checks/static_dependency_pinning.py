@@ -19,14 +19,16 @@ _VERSIONED_MODEL = re.compile(r"[:@].+|-\d{4}|[0-9a-f]{40,}")
 def static_dependency_pinning(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
     """Whether each dependency that spec, provenance or request declares is pinned.
 
-    A package is pinned by `==`, a commit of 40 digits or a SHA-256; an image by a SHA-256; a model that judges or plays a user by a version.
+    A package is pinned by `==`, a commit of 40 digits or a SHA-256; an image by a SHA-256; a judging or user-playing model by a version.
 
     Source: OpenEnv RFC 008, static.dependency_pinning.
     """
     draft = subject.draft
     declared = [*_declared(draft.provenance, "provenance"), *_declared(draft.spec, "spec"), *_declared(draft.request, "request")]
     faults = [
-        {"place": place, "seen": text, "allowed": allowed} for place, kind, text in declared if (allowed := _unpinned(kind, text)) is not None
+        {"place": place, "seen": text, "allowed": allowed}
+        for place, kind, text in declared
+        if (allowed := _unpinned(kind, text)) is not None
     ]
     measured = {"declared": [text for _, _, text in declared]}
     remedy = "name the exact version, commit or digest that the task was made with"

@@ -16,7 +16,7 @@ _IDS = (
 
 @answers(*_IDS)
 def statistical(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether some rollout won, policies differ, equal attempts do not differ more than a bound, probes never won, and there is room to learn.
+    """Whether some rollout won, policies differ, equal attempts vary within a bound, probes never won, and there is room to learn.
 
     Only rollouts whose outcome is evidence about the policy count. Fewer than `rollouts_least` of them: nothing is known, a skip.
 
@@ -36,7 +36,9 @@ def statistical(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[C
     means = {str(name): fmean(values) for name, values in sorted(by_policy.items(), key=str)}
     best, spread = max(means.values(), default=0.0), max(means.values(), default=0.0) - min(means.values(), default=0.0)
     variance = max((pvariance(values) for values in by_group.values()), default=0.0)
-    probes = [{"rollout_id": line.rollout_id, "reward": line.reward} for line in known if line.rollout_kind == "probe" and (line.reward or 0) > 0]
+    probes = [
+        {"rollout_id": line.rollout_id, "reward": line.reward} for line in known if line.rollout_kind == "probe" and (line.reward or 0) > 0
+    ]
     measured = {"rollouts": len(known), "mean_by_policy": means}
     wins = sum(float(line.reward or 0.0) > 0 for line in ordinary)
     one = CheckResult("statistical.difficulty_separation", "skip", "only one policy has tried it", measured)
@@ -44,7 +46,7 @@ def statistical(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[C
         "statistical.difficulty_separation", [] if spread > 0 else ["all policies earn the same"], why="policies are not told apart",
         remedy="look for what the weaker one must not be able to do", measured={**measured, "spread": spread},
     )  # fmt: skip
-    rows = [
+    rows: list[tuple[str, list[Any], str, dict[str, Any]]] = [
         (_IDS[0], [] if wins else ["no rollout earned anything"], "nobody has won", {"wins": wins}),
         (
             _IDS[2], [] if variance <= policy["variance_most"] else [f"variance {variance:.3f}, allowed {policy['variance_most']}"],

@@ -19,12 +19,16 @@ def verifier_evidence_present(subject: BundleSubject, policy: Mapping[str, Any])
     attempts = [subject.no_op] if subject.reference is None else [subject.reference, subject.no_op]
     conditions = [(attempt.name, item) for attempt in attempts for item in attempt.verdict.conditions]
     faults: list[Any] = [
-        {"path": name, "condition": item.name, "evidence": item.evidence} for name, item in conditions if item.evidence in (None, "", {}, [])
+        {"path": name, "condition": item.name, "evidence": item.evidence}
+        for name, item in conditions
+        if item.evidence in (None, "", {}, [])
     ]
     if not conditions:
         faults.append("the verifier has no condition")
     names = {attempt.name: [item.name for item in attempt.verdict.conditions] for attempt in attempts}
-    odd: list[Any] = [{"path": path, "names": listed} for path, listed in names.items() if len(set(listed)) < len(listed) or not all(listed)]
+    odd: list[Any] = [
+        {"path": path, "names": listed} for path, listed in names.items() if len(set(listed)) < len(listed) or not all(listed)
+    ]
     if len({tuple(sorted(listed)) for listed in names.values()}) > 1:
         odd.append({"names": names})
     return [

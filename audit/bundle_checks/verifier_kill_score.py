@@ -24,7 +24,9 @@ def verifier_kill_score(subject: BundleSubject, policy: Mapping[str, Any]) -> Se
         return [CheckResult("verifier.kill_score", "skip", "the reference changes no material state, so a mutant of it shows nothing")]
     if not tried:
         reason = "no mutant ends in another material state, so nothing is known of the verifier"
-        return [CheckResult("verifier.kill_score", "fail", reason, {"mutants": 0}, remedy="let the material state show what the task changes")]
+        return [
+            CheckResult("verifier.kill_score", "fail", reason, {"mutants": 0}, remedy="let the material state show what the task changes")
+        ]
     made = Counter(mutant.kind for mutant, _ in tried)
     killed = Counter(mutant.kind for mutant, attempt in tried if attempt.verdict.passed is False)
     score = sum(killed.values()) / len(tried)

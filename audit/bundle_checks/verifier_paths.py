@@ -22,7 +22,11 @@ def verifier_paths(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequenc
         if attempt.verdict.passed is False and unseen:
             let_in.append({"unbroken": unseen, **attempt.as_json()})
     accepted = judged(
-        _IDS[0], refused, why="a right path is rejected", remedy="compare end states and not the way there", measured={"paths": len(subject.equivalent)}
+        _IDS[0],
+        refused,
+        why="a right path is rejected",
+        remedy="compare end states and not the way there",
+        measured={"paths": len(subject.equivalent)},
     )
     rejected = judged(
         _IDS[1], let_in, why="a wrong path is accepted, or does not break what it says", remedy="add the condition that it breaks",

@@ -56,7 +56,11 @@ def _stored(value: Any) -> Any:
 
 def _stored_walk(walked: Walk) -> Walk:
     trace = [
-        TraceStep(step.turn, ToolCall(step.call.name, _stored(dict(step.call.arguments)), step.call.call_id), Observation(**vars(step.observation)))
+        TraceStep(
+            step.turn,
+            ToolCall(step.call.name, _stored(dict(step.call.arguments)), step.call.call_id),
+            Observation(**vars(step.observation)),
+        )
         for step in walked.trace
     ]
     return Walk(walked.steps, walked.states, tuple(trace))

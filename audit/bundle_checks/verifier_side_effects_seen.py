@@ -17,7 +17,11 @@ def verifier_side_effects_seen(subject: BundleSubject, policy: Mapping[str, Any]
         return [CheckResult("verifier.side_effects_seen", "skip", "no tool could be made to write where the reference does not")]
     unseen = [attempt for attempt in tried if attempt.verdict.passed is not False and not attempt.verdict.side_effects]
     faults = [
-        {"write": attempt.walk.steps[-1].as_json(), "changed": [item.path for item in subject.changed(attempt)], "passed": attempt.verdict.passed}
+        {
+            "write": attempt.walk.steps[-1].as_json(),
+            "changed": [item.path for item in subject.changed(attempt)],
+            "passed": attempt.verdict.passed,
+        }
         for attempt in unseen
     ]
     measured = {"stray_writes": len(tried), "seen": len(tried) - len(unseen), "tools": [attempt.name for attempt in tried]}

@@ -6,9 +6,10 @@ from typing import Any
 from audit.world_checks import CheckResult, WorldSubject, answers, judged
 
 SHOWN = 10
+_IDS = ("world.exercise", "world.legal_calls_hold", "world.illegal_calls_refused")
 
 
-@answers("world.exercise", "world.legal_calls_hold", "world.illegal_calls_refused")
+@answers(*_IDS)
 def world_exercise(subject: WorldSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
     """Whether enough rounds pass, whether no legal call breaks the world, and whether no illegal one changes it.
 
@@ -22,7 +23,7 @@ def world_exercise(subject: WorldSubject, policy: Mapping[str, Any]) -> Sequence
     rounds = subject.rounds
     if not rounds:
         reason = "no sample task offers a tool, so there is nothing to exercise"
-        return [CheckResult(name, "fail", reason, remedy="give the world tools") for name in world_exercise.check_ids]  # type: ignore[attr-defined]
+        return [CheckResult(name, "fail", reason, remedy="give the world tools") for name in _IDS]
     per_tool = {}
     for tool in sorted(subject.tools):
         mine = [item for item in rounds if item.tool == tool]
@@ -44,17 +45,20 @@ def world_exercise(subject: WorldSubject, policy: Mapping[str, Any]) -> Sequence
     broke = [item.as_json() for item in rounds if item.legal and item.crashed]
     done = [item.as_json() for item in rounds if not item.legal and item.outcome == "fail"]
     legal, illegal = sum(item.legal for item in rounds), sum(not item.legal for item in rounds)
+    why = f"pass rate {rate:.3f}, needed {policy['exercise_pass_rate']}; tools that carried out a call {reached:.3f},"
     return [
         judged(
-            "world.exercise", faults, measured=measured, remedy="repair the tools that fail",
-            why=f"pass rate {rate:.3f}, needed {policy['exercise_pass_rate']}; tools reached {reached:.3f}, needed {policy['exercise_tools_accepted']}",
+            _IDS[0], faults, measured=measured, why=f"{why} needed {policy['exercise_tools_accepted']}",
+            remedy="repair the tools that fail",
         ),
         judged(
-            "world.legal_calls_hold", broke[:SHOWN], measured={"legal_rounds": legal, "broke": len(broke)},
-            why=f"{len(broke)} of {legal} legal calls broke the world, needed 0", remedy="answer every legal call, with an error class where it cannot be done",
+            _IDS[1], broke[:SHOWN], measured={"legal_rounds": legal, "broke": len(broke)},
+            why=f"{len(broke)} of {legal} legal calls broke the world, needed 0",
+            remedy="answer every legal call, with an error class where it cannot be done",
         ),
         judged(
-            "world.illegal_calls_refused", done[:SHOWN], measured={"illegal_rounds": illegal, "failed": len(done)},
-            why=f"{len(done)} of {illegal} illegal calls were carried out or broke the world", remedy="check arguments against the schema before acting",
+            _IDS[2], done[:SHOWN], measured={"illegal_rounds": illegal, "failed": len(done)},
+            why=f"{len(done)} of {illegal} illegal calls were carried out or broke the world",
+            remedy="check arguments against the schema before acting",
         ),
     ]  # fmt: skip
