@@ -1,6 +1,6 @@
 """Starts from a healthy state, breaks it by legal calls that can be undone, and asks to restore it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -72,14 +72,23 @@ def started_in(world: World[Any], base: BundleDraft, state: Any) -> BundleDraft:
         trial = {**view, part: healthy[part]} if part in healthy else view
         if digest(world.material(trial), allow_nul=True) == wanted:
             view = trial
-    draft = replace(base, initial_state=view)
-    try:
-        found = digest(world.material(world.view(world.reset(draft, seed=SEED))), allow_nul=True)
-    except (BundleError, WorldFailed, LookupError, TypeError, ValueError) as error:
-        raise ProposalError(f"cannot begin there: world {world.name!r} refuses a state that it was brought to, {error}") from error
-    if found != wanted:
-        raise ProposalError(f"cannot begin there: world {world.name!r} begins in another state than the one that it was brought to")
-    return draft
+    reasons = []
+    for placed in _placed(base.initial_state, view):
+        draft = replace(base, initial_state=placed)
+        try:
+            if digest(world.material(world.view(world.reset(draft, seed=SEED))), allow_nul=True) == wanted:
+                return draft
+            reasons.append("it begins in another")
+        except (BundleError, WorldFailed, LookupError, TypeError, ValueError) as error:
+            reasons.append(str(error))
+    raise ProposalError(f"cannot begin there: world {world.name!r} does not begin in a state that it was brought to, {reasons[0]}")
+
+
+def _placed(initial: Any, view: Any) -> Iterator[Any]:
+    """Where a view may go in an initial state: it is the state, or it is one of its parts beside others, such as the name of a class."""
+    yield view
+    if isinstance(initial, Mapping):
+        yield from ({**initial, key: view} for key, part in initial.items() if isinstance(part, Mapping))
 
 
 def _broken(world: World[Any], base: BundleDraft, own: Random, count: int) -> list[tuple[Move, ToolCall]]:

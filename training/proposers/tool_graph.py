@@ -47,7 +47,7 @@ def tool_graph(
             graphs[key] = observe(context.world, base, rng=Random(key))
         return graphs[key]
 
-    if not _within(graph_of(bases[0]), depth):
+    if not any(_within(graph_of(base), depth) for base in bases):
         raise ProposalError(f"no tool of world {context.world.name!r} changes anything within depth {depth}")
 
     def make(own: Random, seed: int) -> BundleDraft:

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from ledger.bundle import BundleDraft
-from ledger.canonical import digest
-from ledger.errors import ProposalError
+from ledger.canonical import digest, parse
+from ledger.errors import CanonicalError, ProposalError
 from training.worlds import Change, Observation, ToolCall, World
 from training.worlds.difference import differences
 
@@ -64,7 +64,18 @@ class Acted:
     @property
     def refused(self) -> Step | None:
         """The first step that the world refused, or None."""
-        return next((step for step in self.steps if step.observation.error_class is not None), None)
+        return next((step for step in self.steps if is_refused(step.observation)), None)
+
+
+def is_refused(observation: Observation) -> bool:
+    """Whether a world refused a call: by an error class, or, as generated worlds do, by an object with `success` false or an `error` text."""
+    if observation.error_class is not None:
+        return True
+    try:
+        answer = parse(observation.content)
+    except CanonicalError:
+        return False
+    return isinstance(answer, Mapping) and (answer.get("success") is False or isinstance(answer.get("error"), str))
 
 
 def act(world: World[Any], draft: BundleDraft, turns: Sequence[Sequence[ToolCall]], *, seed: int = SEED) -> Acted:
@@ -117,7 +128,8 @@ def with_reference(world: World[Any], draft: BundleDraft, turns: Turns, *, other
     """
     acted = act(world, draft, turns)
     if (refused := acted.refused) is not None:
-        raise ProposalError(f"refused: {refused.call.name} answers {refused.observation.error_class} in draft {draft.name!r}")
+        answer = refused.observation.error_class or refused.observation.content[:100]
+        raise ProposalError(f"refused: {refused.call.name} answers {answer} in draft {draft.name!r}")
     if digest(acted.start, allow_nul=True) == acted.end_digest:
         raise ProposalError(f"nothing to do: the reference of draft {draft.name!r} ends where it began")
     equivalent, wrong = judged(world, draft, acted, [*others, *_neighbours(turns, acted)])

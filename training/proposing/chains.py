@@ -8,8 +8,8 @@ from typing import Any
 
 from ledger.bundle import BundleDraft
 from ledger.errors import ProposalError
-from training.proposing.acting import SEED
-from training.proposing.arguments import Guesser, Leaf, nested, parameters, singular, tool_name
+from training.proposing.acting import SEED, is_refused
+from training.proposing.arguments import Guesser, Leaf, leaves_of, nested, parameters, singular, tool_name
 from training.proposing.tool_graph import USER, Edge, Output, ToolGraph, outputs, scalars
 from training.proposing.wordings import text
 from training.worlds import ToolCall, World
@@ -110,8 +110,8 @@ class Weaver:
         call = ToolCall(tool, nested(values))
         before = self.world.material(self.world.view(self.state))
         self.state, observation = self.world.call(self.state, call)
-        if observation.error_class is not None:
-            raise ProposalError(f"refused: {tool} answers {observation.error_class} to values that its graph holds")
+        if is_refused(observation):
+            raise ProposalError(f"refused: {tool} answers {observation.content[:100]} to values that its graph holds")
         self.chain.calls.append(call)
         self.chain.answers.append(outputs(observation))
         self.chain.changes.append(bool(differences(before, self.world.material(self.world.view(self.state))).changes))
@@ -166,7 +166,9 @@ class Weaver:
         for place in dict.fromkeys(p.path[:-1] for p in free if len(p.path) > 1 and not p.required):
             if not any(path[:-1] == place for path in fed):
                 chosen.append(self.rng.choice([p for p in free if p.path[:-1] == place]))
-        return {parameter.path: guesser.value(tool, parameter, {})[0] for parameter in chosen}
+        # What a reading tool is asked for is what is known to be answered; only changes are made up.
+        known = {} if self.graph.node(tool).changes else dict(leaves_of(self.graph.node(tool).example))
+        return {parameter.path: known.get(parameter.path) or guesser.value(tool, parameter, {})[0] for parameter in chosen}
 
     def _words(self, index: int, output: Output) -> str:
         """How a request speaks of a value that it does not say."""

@@ -1,4 +1,4 @@
-"""The command `tally propose`: drafts of tasks by one proposer, shown or written to a file. Runs worlds; with a model, writes the ledger."""
+"""The command `tally propose`: drafts of tasks by one proposer, shown or written to a file. Runs worlds, may write the ledger."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def propose(
     document: Annotated[list[Path] | None, typer.Option(help="a text or code file that seeds topics; may be repeated")] = None,
     counterexamples: Annotated[Path | None, typer.Option(help="a JSON list of wrongly judged solutions")] = None,
     model: Annotated[str | None, typer.Option(help="model to ask, at --url")] = None,
-    url: Annotated[str | None, typer.Option(help="its OpenAI-compatible address, up to /v1; the key is read from TALLY_PROPOSER_KEY")] = None,
+    url: Annotated[str | None, typer.Option(help="its address, up to /v1; the key is read from TALLY_PROPOSER_KEY")] = None,
     kind: Annotated[str, typer.Option(help="of the server: openai or scripted")] = "openai",
     run: Annotated[str, typer.Option(help="what the model's calls belong to")] = "proposing",
     replay: Annotated[bool, typer.Option("--replay", help="answer from the calls that the run recorded; nothing is asked")] = False,

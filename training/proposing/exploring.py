@@ -8,7 +8,7 @@ from typing import Any
 
 from ledger.bundle import BundleDraft
 from ledger.errors import ProposalError
-from training.proposing.acting import SEED
+from training.proposing.acting import SEED, is_refused
 from training.proposing.arguments import Guesser, pools, tool_name
 from training.worlds import Change, Observation, ToolCall, World
 from training.worlds.difference import differences, is_within
@@ -68,8 +68,8 @@ class Explorer:
             arguments, origins = self._guesser.draw(tool, known)
             call = ToolCall(tool_name(tool), arguments)
             after, observation = self.world.call(state, call)
-            if observation.error_class is not None:
-                self.refusals[observation.error_class] += 1
+            if is_refused(observation):
+                self.refusals[observation.error_class or "answered with an error"] += 1
                 continue
             self._guesser.accepted(call.name, origins)
             changes = differences(before, self.world.material(self.world.view(after))).changes

@@ -6,6 +6,7 @@ from typing import Any
 
 from ledger.bundle import BundleDraft
 from ledger.canonical import digest
+from training.proposing.acting import is_refused
 from training.proposing.arguments import Guesser, Leaf, leaves_of, nested, pools, tool_name
 from training.proposing.exploring import Move
 from training.proposing.tool_graph import outputs
@@ -22,7 +23,7 @@ def inverse_of(world: World[Any], draft: BundleDraft, before: Any, move: Move, *
     wanted = digest(world.material(world.view(before)), allow_nul=True)
     for call in _candidates(world, draft, move, rng):
         after, observation = world.call(move.state, call)
-        if observation.error_class is None and digest(world.material(world.view(after)), allow_nul=True) == wanted:
+        if not is_refused(observation) and digest(world.material(world.view(after)), allow_nul=True) == wanted:
             return call
     return None
 

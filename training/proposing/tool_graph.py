@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 from ledger.bundle import BundleDraft
 from ledger.canonical import parse
 from ledger.errors import CanonicalError
-from training.proposing.acting import SEED
+from training.proposing.acting import SEED, is_refused
 from training.proposing.arguments import Leaf, Parameter, is_related, nested, parameters, tool_name
 from training.worlds import Observation, ToolCall, World
 from training.worlds.difference import differences
@@ -42,12 +41,25 @@ class Edge:
 
 @dataclass(frozen=True)
 class ToolNode:
-    """A tool: its arguments that must come from an answer, those that take any value of their type, and whether it changes the state."""
+    """A tool.
+
+    Attributes:
+        name: its name.
+        fed: required arguments that must come from an answer, keys joined by dots.
+        free: arguments that take any value of their type.
+        changes: whether it changes the state.
+        example: the arguments of the call that was answered with most.
+    """
 
     name: str
     fed: tuple[str, ...]
     free: tuple[str, ...]
     changes: bool
+    example: Mapping[str, Any]
+
+
+def _plain(tool: ToolNode) -> dict[str, Any]:
+    return {**asdict(tool), "fed": list(tool.fed), "free": list(tool.free)}
 
 
 @dataclass(frozen=True)
@@ -86,9 +98,7 @@ class ToolGraph:
         """The graph as an artifact."""
         return {
             "world": self.world,
-            "tools": [
-                {**asdict(tool), "fed": list(tool.fed), "free": list(tool.free), "depth": self.depth(tool.name)} for tool in self.tools
-            ],
+            "tools": [{**_plain(tool), "depth": self.depth(tool.name)} for tool in self.tools],
             "edges": [asdict(edge) for edge in self.edges],
             "unreached": list(self.unreached),
         }  # fmt: skip
@@ -142,14 +152,13 @@ class _Probe:
         self.given = _by_pattern(USER, scalars(world.view(self.start)))
         self.bases: dict[str, dict[Leaf, Any]] = {}
         self.changes: set[str] = set()
+        self.most: dict[str, int] = {}
+        self.examples: dict[str, dict[str, Any]] = {}
 
     def graph(self, rounds: int) -> ToolGraph:
         for _ in range(rounds):
             for name in self.tools:
                 self._reach(name)
-            if missing := self.tools.keys() - self.bases.keys():
-                for name in sorted(missing):
-                    self._reach(name, self.given)
         nodes, edges = [], []
         for name in self.bases:
             fed = [parameter for parameter in self.tools[name] if self._is_fed(name, parameter)]
@@ -157,7 +166,7 @@ class _Probe:
             required = [".".join(parameter.path) for parameter in fed if parameter.required]
             free = tuple(".".join(p.path) for p in self.tools[name] if p not in fed)
             needed = tuple(path for path in required if any(edge.parameter == path for edge in found))
-            nodes.append(ToolNode(name, tuple(sorted(needed)), free, name in self.changes))
+            nodes.append(ToolNode(name, tuple(sorted(needed)), free, name in self.changes, self.examples[name]))
             edges += found
         unreached = tuple(name for name in self.tools if name not in self.bases)
         return ToolGraph(self.world.name, tuple(nodes), tuple(edges), unreached)
@@ -165,21 +174,24 @@ class _Probe:
     def _call(self, name: str, leaves: Mapping[Leaf, Any]) -> Observation | None:
         """The answer to a call at the initial state, or None where it was refused; what it says is remembered."""
         after, observation = self.world.call(self.start, ToolCall(name, nested(leaves)))
-        if observation.error_class is not None:
+        if is_refused(observation):
             return None
-        for key, values in _by_pattern(name, outputs(observation)).items():
+        said = outputs(observation)
+        if len(said) > self.most.get(name, -1):
+            self.most[name], self.examples[name] = len(said), nested(leaves)
+        for key, values in _by_pattern(name, said).items():
             known = self.seen.setdefault(key, [])
             known += [value for value in values if value not in known]
         if name not in self.changes and differences(self.before, self.world.material(self.world.view(after))).changes:
             self.changes.add(name)
         return observation
 
-    def _reach(self, name: str, given: Mapping[tuple[str, str], list[Any]] = MappingProxyType({})) -> None:
+    def _reach(self, name: str) -> None:
         """Call a tool with what is known until it succeeds; once it has, a few more times for more answers."""
         every = self.tools[name]
         must = [parameter for parameter in every if parameter.required]
         for _ in range(_TRIES_A_TOOL):
-            known = {**given, **self.seen}
+            known = self.seen if self.rng.random() < 0.5 else {**self.given, **self.seen}
             leaves = {parameter.path: self._guess(parameter, known) for parameter in [*must, *self._one_of_nested(every)]}
             if self._call(name, leaves) is not None:
                 self.bases.setdefault(name, leaves)
@@ -217,7 +229,8 @@ class _Probe:
         yield from found
 
     def _edge(self, key: tuple[str, str], values: Sequence[Any], name: str, parameter: Parameter) -> Edge | None:
-        fitting = [value for value in values if parameter.takes(value)][:_VALUES_AN_OUTPUT]
+        base = self.bases[name].get(parameter.path)
+        fitting = sorted((value for value in values if parameter.takes(value)), key=lambda value: value != base)[:_VALUES_AN_OUTPUT]
         accepted = sum(self._call_with(name, parameter, value) is not None for value in fitting)
         return Edge(*key, name, ".".join(parameter.path), accepted, len(fitting)) if accepted and key[0] != name else None
 

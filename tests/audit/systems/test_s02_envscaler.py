@@ -1,7 +1,6 @@
 """S02 EnvScaler: the check loop over a class world, a planted bug, and the gate that the check loop is not."""
 
 import json
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -79,8 +78,8 @@ def checked(source: str) -> tuple[WorldGate, BundleDraft]:
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[WorldGate]:
-    yield checked(DESK)[0]
+def desk() -> WorldGate:
+    return checked(DESK)[0]
 
 
 def test_a_class_world_passes_the_gate_with_legal_and_illegal_calls_of_every_tool(desk: WorldGate) -> None:

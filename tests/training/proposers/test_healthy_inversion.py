@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ledger.bundle import BundleDraft
 from ledger.errors import ProposalError, WorldFailed
 from tests.tiny_world import Library, library_task
 from training.proposers import ProposalContext, proposers
@@ -91,3 +92,20 @@ def test_a_world_that_cannot_begin_where_it_was_brought_to_is_refused() -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ProposalError, match="2 to 1 calls and 2 sound places; allowed: 1 or more, in order, and 0 or more"):
         invert(ProposalContext(Library(), drafts=(library_task(),)), 1, least=2, most=1)
+
+
+class Boxed(Library):
+    """A library whose initial states hold the state beside something else."""
+
+    def reset(self, draft: Any, *, seed: int) -> Any:
+        if set(draft.initial_state) != {"edition", "state"}:
+            raise WorldFailed("no edition")
+        return Library().reset(BundleDraft("x", "library", draft.request, draft.initial_state["state"]), seed=seed)
+
+
+def test_a_state_goes_back_to_where_the_initial_state_holds_it() -> None:
+    task = library_task()
+    boxed = BundleDraft(**{**vars(task), "initial_state": {"edition": {"n": 2}, "state": task.initial_state}})
+    (draft,) = invert(ProposalContext(Boxed(), drafts=(boxed,)), 1, rng=Random(1))
+    assert draft.initial_state["edition"] == {"n": 2}
+    assert draft.initial_state["state"] != task.initial_state
