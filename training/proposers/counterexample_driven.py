@@ -28,7 +28,7 @@ def counterexample_driven(context: ProposalContext, n: int, *, rng: Random | Non
         ask: not used.
     Raises:
         ProposalError: there are no counterexamples, one is malformed or judged rightly, or its task is not among the drafts.
-    Source: the round's description; the edits and how they carry over are our own.
+    Source: our own.
     """
     bases = base_drafts(context, "counterexample_driven")
     found = [read_counterexample(value) for value in context.counterexamples]

@@ -43,7 +43,7 @@ def healthy_inversion(
         sound: places that are listed though they are sound, 0 or more.
     Raises:
         ProposalError: no draft to start from, a world that cannot begin in a state that it was brought to, or parameters out of range.
-    Source: the round's description of inversion of a healthy state; the search for inverse calls is our own.
+    Source: our own.
     """
     if not 1 <= least <= most or sound < 0:
         raise ProposalError(f"{least} to {most} calls and {sound} sound places; allowed: 1 or more, in order, and 0 or more")

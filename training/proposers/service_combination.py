@@ -37,7 +37,7 @@ def service_combination(
         turns: ask in two user turns; in one message when False; drawn when None. Tasks of several turns always keep them.
     Raises:
         ProposalError: no two drafts can be combined.
-    Source: the round's description of combination of services; the joint state is our own.
+    Source: our own.
     """
     world = context.world
     if isinstance(world, Combined):

@@ -68,7 +68,7 @@ class Acted:
 
 
 def is_refused(observation: Observation) -> bool:
-    """Whether a world refused a call: by an error class, or, as generated worlds do, by an object with `success` false or an `error` text."""
+    """Whether a world refused a call: by an error class or, as generated worlds do, by an object with `success` false or an `error`."""
     if observation.error_class is not None:
         return True
     try:

@@ -36,8 +36,9 @@ def propose(
     document: Annotated[list[Path] | None, typer.Option(help="a text or code file that seeds topics; may be repeated")] = None,
     counterexamples: Annotated[Path | None, typer.Option(help="a JSON list of wrongly judged solutions")] = None,
     model: Annotated[str | None, typer.Option(help="model to ask, at --url")] = None,
-    url: Annotated[str | None, typer.Option(help="its address, up to /v1; the key is read from TALLY_PROPOSER_KEY")] = None,
+    url: Annotated[str | None, typer.Option(help="its OpenAI-compatible address, up to /v1")] = None,
     kind: Annotated[str, typer.Option(help="of the server: openai or scripted")] = "openai",
+    key_env: Annotated[str | None, typer.Option(help="environment variable that holds the server's key")] = None,
     run: Annotated[str, typer.Option(help="what the model's calls belong to")] = "proposing",
     replay: Annotated[bool, typer.Option("--replay", help="answer from the calls that the run recorded; nothing is asked")] = False,
     out: Annotated[Path | None, typer.Option(help="write the drafts here, one JSON object a line")] = None,
@@ -55,7 +56,7 @@ def propose(
         documents = tuple(Document(path.name, _read(path)) for path in document or [])
         given = () if counterexamples is None else tuple(_list(counterexamples))
         context = ProposalContext(opened, documents, drafts, given)
-        with _asking(ctx, Asking(run, model or "", {}, seed), url, kind, replay=replay) as ask:
+        with _asking(ctx, Asking(run, model or "", {}, seed), (url, kind, key_env), replay=replay) as ask:
             proposed = bound.call(context, count, rng=Random(seed), ask=ask)
     finally:
         getattr(opened, "close", lambda: None)()
@@ -74,8 +75,13 @@ def propose(
 
 
 @contextmanager
-def _asking(ctx: typer.Context, asking: Asking, url: str | None, kind: str, *, replay: bool) -> Iterator[AskModel | None]:
-    """The model client that was asked for, or None; only then is the ledger opened."""
+def _asking(ctx: typer.Context, asking: Asking, server: tuple[str | None, str, str | None], *, replay: bool) -> Iterator[AskModel | None]:
+    """The model client that was asked for, or None; only then is the ledger opened.
+
+    Args:
+        server: address, kind, and the variable with the key.
+    """
+    url, kind, key_env = server
     if not asking.model:
         yield None
         return
@@ -86,7 +92,9 @@ def _asking(ctx: typer.Context, asking: Asking, url: str | None, kind: str, *, r
         kinds = [known for known in get_args(UpstreamKind) if known == kind]
         if url is None or not kinds or kind == "vllm":
             raise SettingsError(f"--url is {url!r} and --kind {kind!r}; allowed: an address up to /v1, and openai or scripted")
-        upstream = Upstream(url, asking.model, kinds[0], api_key=os.environ.get("TALLY_PROPOSER_KEY"))
+        if key_env is not None and key_env not in os.environ:
+            raise SettingsError(f"environment variable {key_env!r} for the server's key is not set")
+        upstream = Upstream(url, asking.model, kinds[0], api_key=None if key_env is None else os.environ[key_env])
         with recorded(ledger, upstream, asking) as ask:
             yield ask
 
