@@ -21,6 +21,15 @@ class BundleBatch:
     bundles: Sequence[Bundle]
 
     @cached_property
+    def batch_digest(self) -> str:
+        """Hex SHA-256 over what the bundles are to each other: their ids, splits, references' ends and pools."""
+        rows = [
+            [item.bundle_id, item.draft.name, item.draft.split, (item.draft.reference or {}).get("end_state"), pools_of(item.draft)]
+            for item in self.bundles
+        ]
+        return digest(sorted(rows, key=lambda row: (str(row[0]), str(row[1]))), allow_nul=True)
+
+    @cached_property
     def by_text(self) -> Mapping[str, Sequence[Bundle]]:
         """Digest of all that a policy is told, to the bundles that tell it."""
         return _grouped((digest(dict(bundle.draft.request), allow_nul=True), bundle) for bundle in self.bundles)

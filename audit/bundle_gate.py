@@ -10,25 +10,26 @@ from typing import Any
 from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_checks import BundleCheck, bundle_checks
 from audit.bundle_subject import BundleSubject
-from audit.results import CheckResult
+from audit.results import CheckResult, result_of
 from audit.run import check_ids, run_checks
 from audit.severity import Policy
 from audit.world_gate import WorldGate, gate_world
 from ledger.bundle import Bundle
-from ledger.canonical import digest
-from ledger.events import BundleAdmitted, BundleRejected
+from ledger.canonical import digest, parse
+from ledger.events import BundleAdmitted, BundleRejected, BundleSealed
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.queries import Filter, fresh, rollouts
 from ledger.queries_rows import RolloutLine
 from ledger.store import New
-from training.bundles import Harness
+from training.bundles import Harness, load
 from training.verifiers import Judge
 from training.worlds import World
 
 Progress = Callable[[int], None]
 _PAGE = 50
 _ROLLOUTS = 100_000
+_SEALED = 1000
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,15 @@ class Decision:
         bundle: it.
         results: check id to result, of every id of the policy: those not run say why.
         policy: with which severities.
-        gate_id: digest over policy, checks, world checks and results: the same evidence decides once.
+        gate_id: digest over all that it depended on: the same evidence decides once.
+        known: the ledger had the decision already.
     """
 
     bundle: Bundle
     results: Mapping[str, CheckResult]
     policy: Policy
     gate_id: str
+    known: bool = False
 
     @cached_property
     def blocking(self) -> tuple[str, ...]:
@@ -129,12 +132,18 @@ class Gates:
         )  # fmt: skip
         found = run_checks(self.checks, subject, self.policy.thresholds)
         results = {name: world.results.get(name) or found.get(name) or self._not_run(name) for name in self.policy.severity}
-        made = [results[name].as_json() for name in sorted(results)]
-        methods = sorted(bound.ref.method_id for bound in self.checks)
-        gate_id = digest(
-            {"policy_id": self.policy.policy_id, "methods": methods, "world": world.gate_digest, "results": made}, allow_nul=True
-        )
-        return Decision(bundle, results, self.policy, gate_id)
+        return Decision(bundle, results, self.policy, self.gate_id(bundle, world, batch=batch, attempts=attempts))
+
+    def gate_id(self, bundle: Bundle, world: WorldGate, *, batch: BundleBatch = ALONE, attempts: Sequence[RolloutLine] = ()) -> str:
+        """Hex SHA-256 over all that the decision on a bundle depends on: policy, checks, world checks, bundle, batch and rollouts."""
+        draft = bundle.draft
+        told = {"reference": draft.reference, "hint": draft.hint, "provenance": dict(draft.provenance), "split": draft.split}
+        tried = [[line.rollout_id, line.outcome, line.reward] for line in attempts]
+        inputs = {
+            "policy_id": self.policy.policy_id, "methods": sorted(bound.ref.method_id for bound in self.checks),
+            "world": world.gate_digest, "bundle_id": bundle.bundle_id, "draft": told, "batch": batch.batch_digest, "rollouts": tried,
+        }  # fmt: skip
+        return digest(inputs, allow_nul=True)
 
     def _not_run(self, check_id: str) -> CheckResult:
         return CheckResult(check_id, "skip", self.policy.not_run.get(check_id, "nothing here implements it"))
@@ -144,25 +153,28 @@ def gate(ledger: LedgerHandle, gates: Gates, bundles: Sequence[Bundle], *, threa
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
 
     Args:
-        bundles: all of them proposed for the world of `gates`.
+        bundles: proposed for the world of `gates`; leaks and double meanings are looked for among them and all that are sealed for it.
         threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
         progress: called with the number of bundles done since the last call.
     """
-    batch = BundleBatch(tuple(bundles))
+    batch = BundleBatch((*bundles, *_others(ledger, gates.world.version, bundles)))
     world = gate_world(ledger, gates.world, [bundle.draft for bundle in bundles], gates.policy)
     tried = _attempts(ledger, gates.world.name)
     decisions: list[Decision] = []
     created = 0
 
     def decide(bundle: Bundle) -> Decision:
-        decision = gates.decide(bundle, world, batch=batch, attempts=tried.get(bundle.bundle_id, ()))
+        attempts = tried.get(bundle.bundle_id, ())
+        found = _known(ledger, gates, bundle, gates.gate_id(bundle, world, batch=batch, attempts=attempts))
+        decision = gates.decide(bundle, world, batch=batch, attempts=attempts) if found is None else found
         progress(1)
         return decision
 
     with ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(bundles), _PAGE):
             page = list(pool.map(decide, bundles[start : start + _PAGE]))
-            created += sum(item.created for item in ledger.append([_event(ledger, decision) for decision in page]).events)
+            if events := [_event(ledger, decision) for decision in page if not decision.known]:
+                created += sum(item.created for item in ledger.append(events).events)
             decisions += page
     return Gated(world, tuple(decisions), created)
 
@@ -178,6 +190,26 @@ def _attempts(ledger: LedgerHandle, world: str) -> dict[str, list[RolloutLine]]:
     for line in rollouts(ledger, Filter(world=world, counted=True), limit=_ROLLOUTS, newest=False).lines:
         found[line.bundle_id].append(line)
     return found
+
+
+def _others(ledger: LedgerHandle, world_id: str, bundles: Sequence[Bundle]) -> list[Bundle]:
+    """The further bundles that are sealed for the world version, in the order of sealing."""
+    ids, since = dict[str, None](), 0
+    ledger.barrier()
+    while page := ledger.read(since, kinds=("BundleSealed",), limit=_SEALED):
+        since = page[-1].position or since
+        ids |= {body.bundle_id: None for event in page if isinstance(body := event.body, BundleSealed) and body.world_id == world_id}
+    given = {bundle.bundle_id for bundle in bundles}
+    return [load(ledger, bundle_id) for bundle_id in ids if bundle_id not in given]
+
+
+def _known(ledger: LedgerHandle, gates: Gates, bundle: Bundle, gate_id: str) -> Decision | None:
+    """The decision that the ledger has already on the same evidence."""
+    for event in reversed(ledger.read_stream(f"bundle-{bundle.bundle_id}")):
+        if isinstance(event.body, BundleAdmitted | BundleRejected) and event.body.gate_id == gate_id:
+            made = parse(ledger.blob(event.body.results.blob_id))
+            return Decision(bundle, {item["check_id"]: result_of(item) for item in made["results"]}, gates.policy, gate_id, known=True)
+    return None
 
 
 def _event(ledger: LedgerHandle, decision: Decision) -> New:

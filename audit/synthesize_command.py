@@ -29,6 +29,7 @@ _THREADS = 2
 def synthesize(
     ctx: typer.Context,
     world: Annotated[str, typer.Argument(help="a world by its folder's name; desk is short for ticket_desk")],
+    *,
     families: Annotated[int, typer.Option(min=1, help="how many tasks")] = 200,
     seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
     level: Annotated[int | None, typer.Option(help="difficulty, where the world has levels")] = None,

@@ -44,7 +44,7 @@ def floor(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckRe
             remedy="make a condition that an untouched state fails",
         ),
     ]  # fmt: skip
-    if top is None or not numbers:
+    if top != 1 or not numbers:
         return [
             *results,
             CheckResult(_IDS[3], "skip", "there is no rewarded reference to compare with", measured, depends_on="semantic.oracle_max"),

@@ -15,7 +15,8 @@ def runtime_episode_isolation(subject: BundleSubject, policy: Mapping[str, Any])
     """
     world, draft = subject.world, subject.draft
     path = steps_of(subject.solution.get("turns", ()))
-    start = world.reset(draft, seed=0)
+    # The subject's own start was reset before its episodes, so it shows what they leave behind.
+    start = subject.start
     before = world.digest(start)
     first, second = world.fork(world.snapshot(start), 2)
     walked = walk(world, first, path)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audit.bundle_checks import BundleSubject, CheckResult, answers, judged
+from audit.run import Broken, guarded
 from ledger.canonical import canonical_bytes
 
 
@@ -23,7 +24,10 @@ def runtime_state_contract(subject: BundleSubject, policy: Mapping[str, Any]) ->
         if world.digest(state) != digest:
             faults.append(f"looking at the {place} state changes it")
         snapshot = world.snapshot(state)
-        restored = world.restore(snapshot)
+        restored = guarded(lambda snapshot=snapshot: world.restore(snapshot))  # type: ignore[misc]
+        if isinstance(restored, Broken):
+            faults.append(f"the {place} state does not restore: {restored.error}")
+            continue
         if snapshot.snapshot_id != digest:
             faults.append(f"the snapshot of the {place} state is called {snapshot.snapshot_id[:12]}; its digest is {digest[:12]}")
         if world.digest(restored) != digest:

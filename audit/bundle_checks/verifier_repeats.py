@@ -14,13 +14,13 @@ _IDS = ("semantic.verifier_determinism", "semantic.verifier_portability")
 
 @answers(*_IDS, needs=("runtime.episode_determinism", "semantic.oracle_max"))
 def verifier_repeats(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether `verifier_runs` fresh verdicts on reference and no-op agree in every status and in their evidence, and whether one from a
-    round trip of states and trace through canonical JSON, as the ledger keeps them, agrees too.
+    """Whether `verifier_runs` fresh verdicts, half on the reference and half on no call at all, agree in every status and in their evidence
+    with the first, and whether one from a round trip of states and trace through canonical JSON, as the ledger keeps them, agrees too.
 
     Source: OpenEnv RFC 008, semantic.verifier_determinism and semantic.verifier_portability.
     """
     assert subject.reference is not None
-    runs = int(policy["verifier_runs"])
+    runs = -(-int(policy["verifier_runs"]) // 2)
     differing, moved = list[Any](), list[Any]()
     for attempt in (subject.reference, subject.no_op):
         first = _digest(attempt.verdict)
@@ -32,7 +32,7 @@ def verifier_repeats(subject: BundleSubject, policy: Mapping[str, Any]) -> Seque
     return [
         judged(
             _IDS[0], differing, why="verdicts on one and the same end differ", remedy="take clocks, order and chance out of the verifier",
-            measured={"runs": runs},
+            measured={"runs": 2 * runs},
         ),
         judged(
             _IDS[1], moved, why="judging from the ledger gives another verdict", remedy="look at JSON values alone",

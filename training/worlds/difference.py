@@ -34,7 +34,10 @@ def is_within(path: str, place: str) -> bool:
 def _walk(before: Any, after: Any, path: str) -> Iterator[Change]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in before.keys() | after.keys():
-            yield from _walk(before.get(key, _ABSENT), after.get(key, _ABSENT), path + pointer(str(key)))
+            left, right = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            # Most places hold equal text: they need no pointer and no walk of their own.
+            if not (left is right or (type(left) is str and type(right) is str and left == right)):
+                yield from _walk(left, right, path + pointer(str(key)))
     elif _is_array(before) and _is_array(after):
         for index in range(max(len(before), len(after))):
             yield from _walk(
