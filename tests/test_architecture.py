@@ -13,8 +13,13 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 MAY_CATCH_ALL = {"training/rollout/collect.py", "audit/run.py"}
 FORBIDDEN_NAMES = {"utils", "helpers", "manager", "common", "types", "util", "helper", "misc"}
 MAX_FILE, MAX_FUNCTION, MAX_POSITIONAL = 400, 70, 5
-# The worker runs as a program of its own beside foreign code, whose failures of any kind are its answers.
-FOREIGN_CODE = {"training/worlds/bfcl/worker.py"}
+# Each runs in a process of its own beside foreign code, whose failures of any kind are its answers.
+FOREIGN_CODE = {
+    "training/worlds/bfcl/worker.py",
+    "training/worlds/python_class/worker.py",
+    "training/worlds/python_class/schemas.py",
+    "training/verifiers/_check_runner.py",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

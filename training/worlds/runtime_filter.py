@@ -18,7 +18,8 @@ REFUSED = {
     # The network; a pair of connected sockets (socketpair) stays.
     "socket": (41, 198),
     # Namespaces and mounts.
-    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "unshare": (272, 97), "setns": (308, 268), "listmount": (458, 458), "statmount": (457, 457),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
     "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467), "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
@@ -29,7 +30,8 @@ REFUSED = {
     # The machine's own settings.
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "syslog": (103, 116),
-    "acct": (163, 89), "quotactl": (179, 60), "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58),
 }  # fmt: skip
 """System call to its numbers on x86_64 and aarch64; each answers EPERM."""
@@ -49,12 +51,13 @@ def _refuse(error: int) -> Instruction:
     return (_RETURN, 0, 0, 0x00050000 | error)
 
 
-def seccomp_filter(machine: str | None = None, *, fork: bool) -> bytes:
+def seccomp_filter(machine: str | None = None, *, fork: bool, threads: bool = True) -> bytes:
     """The filter as the array of `struct sock_filter` that seccomp(2) and `bwrap --seccomp` take.
 
     Args:
         machine: x86_64 or aarch64; None for this machine.
-        fork: whether further processes may be started; threads always may.
+        fork: whether further processes may be started.
+        threads: whether threads may.
 
     Raises:
         SandboxUnavailable: a machine whose call numbers are not known here.
@@ -75,6 +78,8 @@ def seccomp_filter(machine: str | None = None, *, fork: bool) -> bytes:
     clone = [(_LOAD, 0, 0, _ARG0), (_ANY_BIT, 0, 1, _CLONE_NAMESPACES), _refuse(errno.EPERM)]
     if not fork:
         clone += [(_ANY_BIT, 1, 0, _CLONE_THREAD), _refuse(errno.EAGAIN)]
+    if not threads:
+        clone += [(_ANY_BIT, 0, 1, _CLONE_THREAD), _refuse(errno.EAGAIN)]
     program += [(_EQUAL, 0, len(clone), _CLONE[column]), *clone, (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 

@@ -37,6 +37,7 @@ class Limits:
         wall_s: seconds that a run, or one answer of a worker, may take.
         memory_bytes: address space of each process.
         processes: processes at once; with 1 nothing can be started, and up to 32 threads may run.
+        threads: whether a process may start threads.
         file_bytes: size of any one file that it writes.
         scratch_bytes: what the scratch folder holds in all; 0 for no scratch folder.
         scratch_files: files and folders in the scratch folder.
@@ -47,6 +48,7 @@ class Limits:
     wall_s: float = 20.0
     memory_bytes: int = 512 << 20
     processes: int = 1
+    threads: bool = True
     file_bytes: int = 16 << 20
     scratch_bytes: int = 16 << 20
     scratch_files: int = 4096
@@ -200,7 +202,7 @@ def _bwrap_command(confinement: Confinement, program: Program, limits: Limits, i
 
     status_end, info_end = inherited
     command = [str(confinement.bwrap), "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    command += ["--die-with-parent", "--new-session", "--info-fd", str(info_end), "--cap-drop", "ALL"]
+    command += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--info-fd", str(info_end), "--cap-drop", "ALL"]
     if confinement.mode == "root":
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
@@ -218,7 +220,15 @@ def _bwrap_command(confinement: Confinement, program: Program, limits: Limits, i
     command += ["--dir", SCRATCH, "--remount-ro", "/"]
     if limits.scratch_bytes:
         command += ["--perms", "1777", "--size", str(limits.scratch_bytes), "--tmpfs", SCRATCH]
-    command += ["--chdir", SCRATCH, "--seccomp", data(seccomp_filter(fork=limits.processes > 1)), "--", *_python(), BOOTSTRAP]
+    command += [
+        "--chdir",
+        SCRATCH,
+        "--seccomp",
+        data(seccomp_filter(fork=limits.processes > 1, threads=limits.threads)),
+        "--",
+        *_python(),
+        BOOTSTRAP,
+    ]
     uid = _next_uid() if confinement.mode == "root" else "-"
     return [*command, uid, str(status_end), _rlimits(limits, confinement.mode), "-", *_target(program, "")]
 
@@ -236,7 +246,7 @@ def _landlock_command(confinement: Confinement, program: Program, limits: Limits
     readable = [str(path) for path in (*system_paths(), *program.readable, task)]
     writable = [*DEVICES, *([str(scratch)] if limits.scratch_bytes else [])]
     confine = _text_of(Path(__file__).with_name("runtime_confine.py")).decode()
-    call = f"\n\nconfine({readable!r}, {writable!r}, {seccomp_filter(fork=limits.processes > 1)!r})\n"
+    call = f"\n\nconfine({readable!r}, {writable!r}, {seccomp_filter(fork=limits.processes > 1, threads=limits.threads)!r})\n"
     for name, content in {**_files(program), "/confine.py": (confine + call).encode()}.items():
         path = folder / name[1:]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import selectors
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,6 +59,7 @@ class Sandboxed:
         self._limits = limits
         self._inside: str | None = None
         self._code: int | None = None
+        self._lock = threading.Lock()
         self._open = True
 
     @property
@@ -67,12 +69,13 @@ class Sandboxed:
 
     def wait(self, *, block: bool) -> int | None:
         """The exit code when it has ended, or None."""
-        if self._code is None:
-            pid, status = os.waitpid(self.process.pid, 0 if block else os.WNOHANG)
-            if pid:
-                code = os.waitstatus_to_exitcode(status)
-                self._code = self.process.returncode = code if code >= 0 else 128 - code
-        return self._code
+        with self._lock:
+            if self._code is None:
+                pid, status = os.waitpid(self.process.pid, 0 if block else os.WNOHANG)
+                if pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    self._code = self.process.returncode = code if code >= 0 else 128 - code
+            return self._code
 
     def kill(self) -> None:
         """Ends everything inside; harmless when it has ended."""
@@ -88,6 +91,9 @@ class Sandboxed:
             self._open = False
             os.close(self._launched.status)
             os.close(self._launched.info)
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if pipe is not None:
+                    pipe.close()
             if self._launched.folder:
                 shutil.rmtree(self._launched.folder, ignore_errors=True)
 
@@ -129,10 +135,9 @@ def run_once(confinement: Confinement, program: Program, limits: Limits, *, stdi
     """
     started = time.monotonic()
     with sandboxed(confinement, program, limits, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as box:
-        with box.process:
-            written, killed = _converse(box, stdin, limits, started + limits.wall_s)
-            code = box.wait(block=True)
-            assert code is not None
+        written, killed = _converse(box, stdin, limits, started + limits.wall_s)
+        code = box.wait(block=True)
+        assert code is not None
         wall_s = time.monotonic() - started
         if killed is None and not box.was_ready():
             raise SandboxUnavailable(
@@ -165,10 +170,14 @@ def _converse(box: Sandboxed, stdin: bytes, limits: Limits, deadline: float) -> 
         selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
         while selector.get_map():
             now = time.monotonic()
+            # Without a process namespace something may live on and hold the pipes open.
+            if now > deadline + 1.0:
+                break
             if killed is None:
                 killed = _exceeded(box, written, limits, now >= deadline)
                 if killed:
                     box.kill()
+                    deadline = min(deadline, now)
             for key, _ in selector.select(min(TICK_S, max(0.001, deadline - now))):
                 if key.data == "stdin":
                     to_write = _write(key.fd, to_write)

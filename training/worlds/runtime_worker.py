@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 from ledger.errors import WorldFailed
 from training.worlds.runtime_launch import Confinement, Limits, Program, launch
@@ -25,16 +26,13 @@ class Worker:
 
     def __init__(self, confinement: Confinement, program: Program, limits: Limits) -> None:
         self._limits = limits
-        self._errors = os.memfd_create("sandbox-stderr")
         ours, theirs = socket.socketpair()
-        try:
+        with ExitStack() as undo, theirs:
+            undo.callback(ours.close)
+            self._errors = os.memfd_create("sandbox-stderr")
+            undo.callback(os.close, self._errors)
             launched = launch(confinement, program, limits, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors)
-        except BaseException:
-            ours.close()
-            os.close(self._errors)
-            raise
-        finally:
-            theirs.close()
+            undo.pop_all()
         self._box = Sandboxed(launched, limits)
         self._socket = ours
         self._rest = b""

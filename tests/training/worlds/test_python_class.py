@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,20 @@ from typing import Any
 
 import pytest
 
+from ledger import queries
 from ledger.bundle import BundleDraft
 from ledger.errors import BundleError, WorldFailed
+from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
+from pipelines import SHIPPED
+from training import stages
+from training.lab import Lab
+from training.run_config import read_run_config
 from training.verifiers import JudgeTask, Verdict
 from training.verifiers.end_state import end_state
 from training.worlds import ToolCall
 from training.worlds.python_class import EXAMPLES, SOURCE, PythonClasses, read_sources, read_tasks
-from training.worlds.python_class.host import LIMITS
+from training.worlds.python_class.host import LIMITS, Hosts
 from training.worlds.reference_scripts import Turns, candidates, reference_turns, replay
 from training.worlds.runtime import Sandbox
 from training.worlds.source import TaskQuery
@@ -433,8 +440,6 @@ def test_the_examples_have_five_to_eight_tools_each_and_replay_exactly(examples:
 
 
 def test_a_class_has_one_process_and_few_of_them_stay(sandbox: Sandbox) -> None:
-    from training.worlds.python_class.host import Hosts
-
     hosts = Hosts(sandbox, {f"w{n}": COUNTER for n in range(4)}, most=2)
     for n in (0, 1, 2, 3, 1):
         hosts.ask(f"w{n}", {"op": "describe"})
@@ -477,3 +482,12 @@ def test_a_folder_without_classes_or_tasks_is_named(tmp_path: Path, examples: Py
             with pytest.raises(BundleError, match=says):
                 read_tasks(tmp_path, examples)
     assert set(read_sources(EXAMPLES)) == {"library_loans", "meeting_rooms", "parcel_depot"}
+
+
+def test_the_shipped_experiment_goes_from_tasks_to_rewards(ledger: LedgerHandle, tmp_path: Path) -> None:
+    with Lab(read_run_config(SHIPPED / "class_worlds.toml"), ledger, Settings(data_dir=tmp_path)) as lab:
+        for stage in (stages.task_bundles, stages.rollouts, stages.verdicts, stages.rewards):
+            stage(lab)
+        queries.fresh(ledger)
+        found = Counter((line.policy, line.reward) for line in queries.rollouts(ledger, limit=100).lines)
+    assert found == {("oracle", 1.0): 9, ("gives_up", 0.0): 9, ("drops_last_call", 0.0): 9}

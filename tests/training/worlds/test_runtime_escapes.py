@@ -98,6 +98,7 @@ NO_CONTROL = {
     "make_its_program_writable": "os.chmod(os.environ['TASK'] + '/main.py', 0o777); escaped('changed')",
     "plant_a_module_for_the_next_run": "open(os.path.dirname(json.__file__) + '/planted.py', 'w'); escaped('wrote')",
     "use_raw_disks": "[escaped(n) for n in os.listdir('/dev') if n not in ('null', 'zero', 'random', 'urandom')]",
+    "learn_the_machines_name": "os.uname().nodename == 'sandbox' or escaped(os.uname().nodename)",
     "look_around": "[escaped(n) for n in os.listdir('/') if n in ('proc', 'sys', 'tmp', 'home', 'var', 'work', 'mnt', 'opt', 'srv')]",
 }
 
@@ -161,26 +162,25 @@ def outside() -> Iterator[Outside]:
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    return Sandbox("hostile")
+def sandbox() -> Iterator[Sandbox]:
+    os.environ["TALLY_ESCAPE_SECRET"] = "secret"
+    yield Sandbox("hostile")
+    del os.environ["TALLY_ESCAPE_SECRET"]
 
 
 def control(source: str, given: bytes, cwd: Path) -> bytes:
-    """What an attempt says without a sandbox, with a secret in its environment and a descriptor that it inherits."""
+    """What an attempt says without a sandbox, with the same environment and a descriptor that it inherits."""
     with tempfile.TemporaryFile() as inherited:
         run = subprocess.run(
             [str(interpreter()), "-S", "-c", PRELUDE + source], input=given, capture_output=True, timeout=60, cwd=cwd, check=False,
-            env={**os.environ, "TALLY_ESCAPE_SECRET": "secret"}, pass_fds=(inherited.fileno(),),
+            pass_fds=(inherited.fileno(),),
         )  # fmt: skip
     return run.stdout
 
 
 @pytest.mark.parametrize("name", [*ATTEMPTS, *AS_ROOT])
-def test_no_attempt_succeeds_that_succeeds_without_the_sandbox(
-    name: str, sandbox: Sandbox, outside: Outside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_attempt_succeeds_that_succeeds_without_the_sandbox(name: str, sandbox: Sandbox, outside: Outside) -> None:
     source = (ATTEMPTS | AS_ROOT)[name]
-    monkeypatch.setenv("TALLY_ESCAPE_SECRET", "secret")
     report = sandbox.run(Program(source=PRELUDE + source), stdin=outside.given, limits=Limits(wall_s=30))
     assert b"ESCAPED" not in report.stdout, report
     assert report.ended == "exit" and outside.touched == [], report

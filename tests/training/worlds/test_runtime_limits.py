@@ -73,13 +73,16 @@ def test_what_it_started_ends_with_it_however_it_hides(sandbox: Sandbox) -> None
 
 def test_everything_ends_when_the_process_that_started_it_is_killed() -> None:
     token = f"orphan-{uuid.uuid4()}"
-    program = f"import sys, time\nprint('up', flush=True)\n{survivor(token)}\ntime.sleep(60)"
+    program = f"import sys, time\nsys.stdin.readline()\nprint('up', flush=True)\n{survivor(token)}\ntime.sleep(60)"
     starter = f"""
 from training.worlds.runtime import Limits, Program, Sandbox
 import threading
-def work(): Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8))
+workers = []
+def work():
+    workers.append(Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8)))
+    workers[-1].ask(b"go")
 thread = threading.Thread(target=work); thread.start(); thread.join()
-worker = Sandbox("hostile").start(Program(source={program!r}), limits=Limits(processes=8))
+work()
 import time
 print("started", flush=True); time.sleep(60)
 """
@@ -160,6 +163,12 @@ os._exit(0)
 """
     report = sandbox.run(Program(source=source))
     assert report.ok and 8 <= int(report.stdout) <= 40
+
+
+def test_threads_can_be_forbidden(sandbox: Sandbox) -> None:
+    source = "import threading\ntry: threading.Thread(target=print).start()\nexcept RuntimeError: print('refused')"
+    assert sandbox.run(Program(source=source), limits=Limits(threads=False)).stdout == b"refused\n"
+    assert sandbox.run(Program(source=source)).stdout == b"\n"
 
 
 def test_ten_gigabytes_of_files_end_at_the_size_of_the_scratch_folder(sandbox: Sandbox) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 from ledger.errors import WorldFailed
 from training.worlds.runtime import Limits, Program, Sandbox, Worker
 
-LIMITS = Limits(cpu_s=3600, wall_s=5.0, memory_bytes=512 << 20, scratch_bytes=0, file_bytes=1 << 20, output_bytes=16 << 20)
-"""A class needs no files; its worker is replaced when it has used up an hour of processor time."""
-_HERE = Path(__file__).parent
-PROGRAM = _HERE / "worker.py"
-SCHEMAS = _HERE / "schemas.py"
+LIMITS = Limits(
+    cpu_s=3600, wall_s=5.0, memory_bytes=512 << 20, threads=False, scratch_bytes=0, file_bytes=1 << 20, output_bytes=16 << 20
+)  # fmt: skip
+"""A class needs no files, and no thread that would outlast a call; its worker is replaced after an hour of processor time."""
+HOST = Path(__file__)
+PROGRAM = HOST.with_name("worker.py")
+SCHEMAS = HOST.with_name("schemas.py")
 
 
 class _Host:

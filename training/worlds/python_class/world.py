@@ -16,7 +16,7 @@ from ledger.canonical import canonical_bytes
 from ledger.errors import BundleError, CanonicalError, WorldFailed
 from training.worlds import Diff, Observation, Snapshot, ToolCall
 from training.worlds.difference import differences
-from training.worlds.python_class.host import LIMITS, PROGRAM, SCHEMAS, Hosts
+from training.worlds.python_class.host import HOST, LIMITS, PROGRAM, SCHEMAS, Hosts
 from training.worlds.runtime import Limits, Sandbox
 
 NAME = "python_class"
@@ -226,6 +226,6 @@ def _traits(name: str, source: str) -> tuple[bool, bool]:
 
 def _source(sources: Mapping[str, str]) -> str:
     """The programs that run the classes, and the classes."""
-    texts = [(path.name, path.read_text(encoding="utf-8")) for path in (Path(__file__), PROGRAM, SCHEMAS)]
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in (Path(__file__), HOST, PROGRAM, SCHEMAS)]
     texts += [(f"class {name}", source) for name, source in sorted(sources.items())]
     return "\n".join(f"# {name}\n{text}" for name, text in texts)
