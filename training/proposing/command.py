@@ -27,6 +27,7 @@ _SHOWN = 90
 def propose(
     ctx: typer.Context,
     proposer: Annotated[str, typer.Argument(help="a file of training/proposers")],
+    *,
     world: Annotated[str, typer.Option(help="a world by its folder's name")] = "ticket_desk",
     count: Annotated[int, typer.Option("-n", min=0, help="how many drafts")] = 10,
     seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
