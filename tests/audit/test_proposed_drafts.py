@@ -31,7 +31,7 @@ def gated(ledger: LedgerHandle, world: World[Any], drafts: list[BundleDraft]) ->
 
 
 @pytest.mark.parametrize("name", ["axes_sampler", "healthy_inversion", "state_first", "tool_graph", "service_combination"])
-def test_drafts_of_the_desk_are_admitted_or_name_what_stands_in_their_way(ledger: LedgerHandle, name: str) -> None:
+def test_drafts_of_the_desk_are_admitted_by_both_gates(ledger: LedgerHandle, name: str) -> None:
     desk = TicketDesk()
     base = replace(generate(1, seed=1)[0], split="train")
     context = ProposalContext(desk, drafts=(base,))
