@@ -94,3 +94,15 @@ def test_a_depth_at_which_nothing_changes_is_refused() -> None:
 def test_an_answer_that_is_not_json_has_no_outputs() -> None:
     assert outputs(Observation("done")) == []
     assert [(item.pattern, item.value) for item in outputs(Observation('{"a": [{"b": 1}, {"b": 2}]}'))] == [("/a/*/b", 1), ("/a/*/b", 2)]
+
+
+def test_values_of_one_goal_come_from_one_row_so_a_mail_goes_to_the_owner_of_its_ticket() -> None:
+    context = ProposalContext(TicketDesk(), drafts=tuple(generate(2, seed=2)))
+    mails = 0
+    for draft in proposers["tool_graph"](context, 10, rng=Random(6)):
+        owners, tickets = draft.initial_state["owners"], dict(draft.initial_state["tickets"])
+        for call in (draft.reference or {})["turns"][0]:
+            if call["name"] == "send_email":
+                mails += 1
+                assert call["arguments"]["to"] == owners[tickets[call["arguments"]["ticket_id"]]["owner_id"]]["email"]
+    assert mails >= 5
