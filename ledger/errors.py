@@ -144,6 +144,18 @@ class BundleError(TallyError):
     """A task bundle lacks a part or a part has the wrong form."""
 
 
+class ProposalError(TallyError):
+    """No task can be proposed from what was given, or a proposal does not hold when it is acted out."""
+
+
+class ModelCallFailed(TallyError):
+    """A model that was asked gave no answer; its call is recorded with the reason."""
+
+
+class NotRecorded(TallyError):
+    """A replay asked for a model call that its record does not hold; nothing was asked of any model."""
+
+
 class RolloutClosed(TallyError):
     """A rollout has ended, so nothing more may be captured under its id."""
 

@@ -9,10 +9,11 @@ from audit.bundle_checks import bundle_checks
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
+from training.proposers import proposers
 from training.rewards import rewards
 from training.verifiers import verifiers
 
-FAMILIES: tuple[Family[Any], ...] = (rewards, verifiers, bundle_checks, world_checks)
+FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks)
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 
 

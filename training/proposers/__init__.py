@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from ledger.bundle import BundleDraft
 from ledger.methods import Family
@@ -44,6 +44,33 @@ class ProposalContext:
     stats: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Proposed(Sequence[BundleDraft]):
+    """Drafts in order, and why others were dropped.
+
+    Attributes:
+        drafts: the drafts.
+        rejected: reason to the number of attempts that ended so; none of them is half-used.
+        artifacts: name to a JSON value that the proposer worked with, such as its tool graph.
+    """
+
+    drafts: tuple[BundleDraft, ...]
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.drafts)
+
+    @overload
+    def __getitem__(self, index: int) -> BundleDraft: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[BundleDraft, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> BundleDraft | tuple[BundleDraft, ...]:
+        return self.drafts[index]
+
+
 AskModel = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any]], str]
 """(messages, request fields) to the text of a recorded model answer."""
 
@@ -51,13 +78,13 @@ AskModel = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any]], str]
 class Proposer(Protocol):
     """The signature of every proposer."""
 
-    def __call__(self, context: ProposalContext, n: int, *, rng: Random = ..., ask: AskModel | None = None) -> Sequence[BundleDraft]:
-        """`n` drafts, or fewer with a reason in the log of the caller; the same context and generator state give the same drafts.
+    def __call__(self, context: ProposalContext, n: int, *, rng: Random | None = None, ask: AskModel | None = None) -> Proposed:
+        """`n` drafts, or fewer with the reasons; the same context and generator state give the same drafts.
 
         Args:
             context: what to work from.
             n: how many.
-            rng: the only source of randomness.
+            rng: the only source of randomness; a fresh one from seed 0 when None.
             ask: a recorded model client; those that need none take None.
         """
         ...

@@ -232,7 +232,8 @@ class Gateway:
         payload, entry.added = upstream_body(chat, upstream)
         facts = CallFacts(
             call_id, entry.index, None if rollout is None else rollout.rollout_id, participant, role, chat, upstream, entry.added,
-            digest, retry_key, None if meant is None else meant.call_id, None if registration is None else registration.correlation_id,
+            digest, retry_key, None if meant is None else meant.call_id,
+            chat.correlation_id if registration is None else registration.correlation_id,
         )  # fmt: skip
         call = Call(facts, pending, payload, entry, rollout, arrived, Sink(request) if chat.stream else None)
         self._launch(call, self._exchange)

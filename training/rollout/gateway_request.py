@@ -12,7 +12,7 @@ import orjson
 from ledger.canonical import MAX_INT, parse
 from ledger.errors import CanonicalError, TallyError
 from ledger.events.model_call import CallRole
-from training.rollout.gateway_upstream import Scalar, Upstream
+from training.rollout.gateway_upstream import IDENTIFIER, Scalar, Upstream
 
 ROLES: tuple[str, ...] = get_args(CallRole)
 MAX_WAIT_S = 3600.0
@@ -74,6 +74,7 @@ class ChatRequest:
         include_usage: whether that stream shall end with usage.
         participant: name in `X-Tally-Participant`, if any.
         role: role in `X-Tally-Role`, if any.
+        correlation_id: what a call without a rollout belongs to, in `X-Tally-Correlation-Id`, if any.
         retried: the client says that it sends this request again.
         idempotency_key: client's key, if any.
         wait_s: seconds that it is ready to wait while the gateway is paused.
@@ -86,6 +87,7 @@ class ChatRequest:
     include_usage: bool
     participant: str | None
     role: CallRole | None
+    correlation_id: str | None
     retried: bool
     idempotency_key: str | None
     wait_s: float
@@ -106,8 +108,8 @@ def read_chat(raw: bytes, headers: Mapping[str, str]) -> ChatRequest:
     options = body.get("stream_options") or {}
     return ChatRequest(
         raw=raw, body=body, model=model, stream=body.get("stream") is True, include_usage=options.get("include_usage") is True,
-        participant=_participant(headers), role=_role(headers), retried=_retry_count(headers) > 0,
-        idempotency_key=_idempotency_key(headers), wait_s=_wait_s(headers),
+        participant=_participant(headers), role=_role(headers), correlation_id=_correlation_id(headers),
+        retried=_retry_count(headers) > 0, idempotency_key=_idempotency_key(headers), wait_s=_wait_s(headers),
     )  # fmt: skip
 
 
@@ -164,6 +166,13 @@ def _role(headers: Mapping[str, str]) -> CallRole | None:
     if role is not None:
         raise _invalid(f"X-Tally-Role is {_show(role)}; allowed: {', '.join(ROLES)}")
     return None
+
+
+def _correlation_id(headers: Mapping[str, str]) -> str | None:
+    name = headers.get("X-Tally-Correlation-Id")
+    if name is not None and not IDENTIFIER.fullmatch(name):
+        raise _invalid(f"X-Tally-Correlation-Id is {_show(name)}; allowed: an id that matches {IDENTIFIER.pattern}")
+    return name
 
 
 def _retry_count(headers: Mapping[str, str]) -> int:

@@ -27,6 +27,7 @@ class ModelClient:
         stream: whether to stream; only then are tool arguments the text as it was sampled.
         strict_tools: whether tools are marked as strict.
         seed_parts: what a call's seed is a function of, beside its index.
+        headers: further request headers, such as the role that asks.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class ModelClient:
         stream: bool,
         strict_tools: bool,
         seed_parts: Sequence[str | int],
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.session, self.base_url, self.model = session, base_url, model
+        self.headers = {"Content-Type": "application/json", "X-Tally-Wait": PAUSE_WAIT_S, **(headers or {})}
         self.sampling, self.stream, self.strict_tools, self.seed_parts = sampling, stream, strict_tools, seed_parts
 
     async def ask(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
@@ -55,9 +58,16 @@ class ModelClient:
             body["tools"] = [_strict(tool) for tool in tools] if self.strict_tools else list(tools)
         else:
             body.pop("tool_choice", None)
-        headers = {"Content-Type": "application/json", "X-Tally-Wait": PAUSE_WAIT_S}
+        return await self.send(orjson.dumps(body))
+
+    async def send(self, body: bytes) -> Answer:
+        """The model's answer to the bytes of a request.
+
+        Raises:
+            CallFailed: an error came instead, with whose it was.
+        """
         try:
-            async with self.session.post(f"{self.base_url}/chat/completions", data=orjson.dumps(body), headers=headers) as response:
+            async with self.session.post(f"{self.base_url}/chat/completions", data=body, headers=self.headers) as response:
                 if response.status != 200:
                     raise _failed(response.status, response.headers.get("X-Tally-Error-Source", "gateway"), await response.read())
                 message, finish = await (_streamed(response) if self.stream else _whole(response))

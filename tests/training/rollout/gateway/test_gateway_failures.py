@@ -135,7 +135,14 @@ async def test_a_malformed_request_is_refused_with_what_was_seen_and_leaves_no_i
 
 
 @pytest.mark.parametrize(
-    "headers", [{"X-Tally-Role": "boss"}, {"X-Tally-Wait": "nan"}, {"x-stainless-retry-count": "-1"}, {"Idempotency-Key": ""}]
+    "headers",
+    [
+        {"X-Tally-Role": "boss"},
+        {"X-Tally-Correlation-Id": "a b"},
+        {"X-Tally-Wait": "nan"},
+        {"x-stainless-retry-count": "-1"},
+        {"Idempotency-Key": ""},
+    ],
 )
 async def test_a_malformed_header_is_refused(rig: Rig, headers: dict[str, str]) -> None:
     reply = await rig.chat(rig.start_rollout(), headers=headers)

@@ -1,0 +1,1 @@
+"""What proposers build on: acting calls out, legal arguments, tool graphs, wordings, milestones, and model calls that are recorded."""
