@@ -46,7 +46,10 @@ def test_the_reference_and_its_equivalents_pass_on_a_hundred_families() -> None:
         assert draft.reference is not None
         assert len(draft.reference["equivalent"]) >= 2
         planted = ("desk_without_cooldown", "desk_without_side_effects", "desk_any_mail")
-        for name, turns in [("reference", draft.reference["turns"]), *((way["name"], way["turns"]) for way in draft.reference["equivalent"])]:
+        for name, turns in [
+            ("reference", draft.reference["turns"]),
+            *((way["name"], way["turns"]) for way in draft.reference["equivalent"]),
+        ]:
             s0, s_end = played(draft, turns)
             for verifier in ("desk_conditions", "end_state", *(planted if name == "batched" and draft.name.endswith("3") else ())):
                 verdict = judged(verifier, draft, s0, s_end)

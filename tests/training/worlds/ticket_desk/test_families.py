@@ -26,7 +26,8 @@ def test_any_two_families_end_differently_on_some_shared_state() -> None:
 def ends(rule: Rule) -> list[object]:
     """What is done on each shared state, without the masks that `signature` works with."""
     return [
-        ([(duty.ticket_id, duty.mails, sorted(duty.fields.items())) for duty in plan(rule, state)], rule.digest) for state in shared_states()
+        ([(duty.ticket_id, duty.mails, sorted(duty.fields.items())) for duty in plan(rule, state)], rule.digest)
+        for state in shared_states()
     ]
 
 

@@ -57,7 +57,10 @@ LEAVES = st.one_of(
 )  # fmt: skip
 CONDITIONS = st.recursive(
     LEAVES,
-    lambda inner: st.builds(Not, inner) | st.builds(lambda kind, of: kind(tuple(of)), st.sampled_from((All, AnyOf)), st.lists(inner, min_size=1, max_size=3)),
+    lambda inner: (
+        st.builds(Not, inner)
+        | st.builds(lambda kind, of: kind(tuple(of)), st.sampled_from((All, AnyOf)), st.lists(inner, min_size=1, max_size=3))
+    ),
     max_leaves=6,
 )
 STEPS = st.lists(

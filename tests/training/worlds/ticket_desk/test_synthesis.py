@@ -134,7 +134,11 @@ def test_experiments_get_families_by_an_option(tmp_path: Any) -> None:
 
 
 def test_scripts_play_the_ways_of_the_reference_and_name_what_a_task_does_not_have() -> None:
-    draft = next(draft for draft in some() if len(draft.request["turns"]) > 1 and any(w["name"] == "duplicate" for w in (draft.reference or {})["wrong"]))
+    draft = next(
+        draft
+        for draft in some()
+        if len(draft.request["turns"]) > 1 and any(w["name"] == "duplicate" for w in (draft.reference or {})["wrong"])
+    )
     oracle = SOURCE.scripts["oracle"](draft)
     assert [turn.content for turn in oracle if not turn.tool_calls] == ["DONE", "DONE"]
     assert len(SOURCE.scripts["duplicate_sender"](draft)) > 2

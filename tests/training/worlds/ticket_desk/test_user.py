@@ -139,7 +139,11 @@ def test_tags_are_a_set() -> None:
         ("desk", {"lead_id": "O9"}, "desk.lead_id is 'O9'"),
         ("desk", {"notes": "x"}, "desk.notes is 'x'; allowed: a list of text"),
         ("user", {"facts": [], "log": [], "mood": "good"}, "user must be an object with facts and log"),
-        ("user", {"facts": [{"topic": "a", "about": ["a"], "reply": "b", "other": "c", "error": "lies"}], "log": []}, "'lies'; allowed: null, wrong"),
+        (
+            "user",
+            {"facts": [{"topic": "a", "about": ["a"], "reply": "b", "other": "c", "error": "lies"}], "log": []},
+            "'lies'; allowed: null, wrong",
+        ),
     ],
 )
 def test_a_profile_or_user_of_another_form_is_refused(part: str, change: dict[str, Any], told: str) -> None:
