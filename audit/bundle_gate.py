@@ -10,6 +10,7 @@ from typing import Any
 from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_checks import BundleCheck, bundle_checks
 from audit.bundle_subject import BundleSubject
+from audit.bundle_workers import Work, deciders
 from audit.results import CheckResult, result_of
 from audit.run import check_ids, run_checks
 from audit.severity import Policy
@@ -156,6 +157,7 @@ def gate(
     *,
     tried: bool = True,
     threads: int = 1,
+    processes: int = 0,
     progress: Progress = lambda _: None,
 ) -> Gated:
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
@@ -165,6 +167,7 @@ def gate(
         tried: whether what policies did with the bundles so far is looked at too; without it the statistical checks are skipped, and
             rollouts that come later change no decision.
         threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
+        processes: in how many processes decisions are made, for worlds and verifiers that can be pickled; 0 for this one.
         progress: called with the number of bundles done since the last call.
     """
     batch = BundleBatch((*bundles, *_others(ledger, gates.world.version, bundles)))
@@ -176,11 +179,11 @@ def gate(
     def decide(bundle: Bundle) -> Decision:
         attempts = rolled_out.get(bundle.bundle_id, ())
         found = _known(ledger, gates, bundle, gates.gate_id(bundle, world, batch=batch, attempts=attempts))
-        decision = gates.decide(bundle, world, batch=batch, attempts=attempts) if found is None else found
+        decision = decide_new(bundle, attempts) if found is None else found
         progress(1)
         return decision
 
-    with ThreadPoolExecutor(threads) as pool:
+    with deciders(Work(gates, world, batch), processes) as decide_new, ThreadPoolExecutor(max(threads, processes)) as pool:
         for start in range(0, len(bundles), _PAGE):
             page = list(pool.map(decide, bundles[start : start + _PAGE]))
             if events := [_event(ledger, decision) for decision in page if not decision.known]:

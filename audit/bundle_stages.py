@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from audit.bundle_gate import Gated, Gates, gate
+from audit.bundle_workers import workers_for
 from audit.severity import Policy, load_policy
 from audit.world_gate import WorldGate, gate_world
 from ledger.bundle import Bundle
@@ -70,9 +71,9 @@ def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress 
     gated: dict[str, Gated] = {}
     for name, world in lab.worlds.items():
         gates = Gates(world, lab.judgings[name][0].verifier, lab.harness, policy)
-        threads = _THREADS if hasattr(world, "close") else 1
-        tell = partial(_tell, progress, total)
-        gated[name] = gate(lab.ledger, gates, _of(lab, name), tried=False, threads=threads, progress=tell)
+        bundles, tell, apart = _of(lab, name), partial(_tell, progress, total), hasattr(world, "close")
+        threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
+        gated[name] = gate(lab.ledger, gates, bundles, tried=False, threads=threads, processes=processes, progress=tell)
     decided = [decision for found in gated.values() for decision in found.decisions]
     counts = {
         "bundles": len(decided), "admitted": sum(decision.admitted for decision in decided),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from audit.bundle_gate import Decision, Gated, Gates, gate
+from audit.bundle_workers import workers_for
 from audit.severity import DEFAULT, load_policy
 from ledger.bundle import SPLITS, Bundle
 from ledger.cli_settings import asked_settings, open_asked
@@ -82,7 +83,7 @@ def synthesized(
         query: which ones.
         policy: severity policy.
         verifier: in place of the source's own.
-        harness: with which they are sealed; the tool loop with its usual limits when None.
+        harness: with which they are sealed; the tool loop with room for long tasks when None.
 
     Raises:
         SettingsError: no such verifier or policy, or the source proposed nothing.
@@ -92,7 +93,7 @@ def synthesized(
     if name not in kinds:
         raise SettingsError(f"world {source.name!r} has no verifier {name!r}; it has {', '.join(kinds)}")
     bound = verifiers.bind(name)
-    gates = Gates(world, bound, tool_loop() if harness is None else harness, load_policy(policy))
+    gates = Gates(world, bound, tool_loop(calls_per_turn=32, calls=64) if harness is None else harness, load_policy(policy))
     drafts = source.tasks(world, query, settings)
     if not drafts:
         raise SettingsError(f"world {source.name!r} proposed no task for {query}")
@@ -100,10 +101,11 @@ def synthesized(
     planted = [name] if hasattr(verifiers[name], "planted_gap") else []
     register(ledger, world, [(bound, kinds[name])], gates.harness, planted=planted)
     new = seal(ledger, bundles)
-    threads = _THREADS if hasattr(world, "close") else 1
+    apart = hasattr(world, "close")
+    threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
     with bar() as shown:
         task = shown.add_task("gates", total=len(bundles))
-        return new, gate(ledger, gates, bundles, threads=threads, progress=lambda done: shown.advance(task, done))
+        return new, gate(ledger, gates, bundles, threads=threads, processes=processes, progress=lambda done: shown.advance(task, done))
 
 
 def summary(sealed: int, gated: Gated) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ledger.errors import VerifierFailed
@@ -75,7 +76,7 @@ def _excused(condition: Condition, log: Sequence[Row]) -> Condition:
 def _judged(s0: Any, s_end: Any, rule: Row, without: Collection[str], any_recipient: bool) -> Verdict:
     case = _Case(s0, s_end, rule)
     found = case.conditions(any_recipient)
-    strays = case.strays() if "side_effects" not in without else ()
+    strays = case.strays if "side_effects" not in without else ()
     return Verdict(tuple(found[name] for name in CONDITIONS if name not in without), strays)
 
 
@@ -109,10 +110,11 @@ class _Case:
             "matching": self._left_alone(self._unnamed) + self._unknown(),
             "limit": self._limit(),
             "written": self._written(),
-            "side_effects": [(str(stray["path"]), False, stray) for stray in self.strays()],
+            "side_effects": [(str(stray["path"]), False, stray) for stray in self.strays],
         }
         return {name: _condition(name, items) for name, items in found.items()}
 
+    @cached_property
     def strays(self) -> tuple[Mapping[str, Any], ...]:
         """Every change but new mails and what the rule's steps write, wherever they write it."""
         free = [pointer("outbox", mail_id) for mail_id in self.mails]

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +19,12 @@ _URGENCY = {"P1": 1, "P2": 2, "P3": 3, "P4": 4}
 
 def moment(value: Any) -> datetime | None:
     """The UTC moment that `value` names, or None when it is not a time of the form 2026-03-02T09:00:00Z."""
-    if not isinstance(value, str) or not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", value):
+    return _moment(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=16384)
+def _moment(value: str) -> datetime | None:
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", value):
         return None
     try:
         return datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

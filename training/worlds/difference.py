@@ -32,7 +32,7 @@ def is_within(path: str, place: str) -> bool:
 
 
 def _walk(before: Any, after: Any, path: str) -> Iterator[Change]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if _is_object(before) and _is_object(after):
         for key in before.keys() | after.keys():
             left, right = before.get(key, _ABSENT), after.get(key, _ABSENT)
             # Most places hold equal text: they need no pointer and no walk of their own.
@@ -47,8 +47,12 @@ def _walk(before: Any, after: Any, path: str) -> Iterator[Change]:
         yield Change(path, None if before is _ABSENT else before, None if after is _ABSENT else after)
 
 
+def _is_object(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)
+
+
 def _is_array(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+    return type(value) is list or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray))
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 
@@ -12,6 +13,11 @@ def local_date(moment: datetime, zone: str) -> date:
 
 def business_days(first: date, last: date, holidays: Collection[str]) -> int:
     """How many of the days after `first` up to `last` are no Saturday, no Sunday and no holiday; holidays are texts like 2026-12-25."""
+    return _business_days(first, last, tuple(holidays))
+
+
+@lru_cache(maxsize=65536)
+def _business_days(first: date, last: date, holidays: tuple[str, ...]) -> int:
     days = (first + timedelta(days=offset) for offset in range(1, (last - first).days + 1))
     return sum(day.weekday() < 5 and day.isoformat() not in holidays for day in days)
 

@@ -23,6 +23,8 @@ _TIMES = {"opened_at", "last_reminded_at", "sent_at", "started_at", "now", "assi
 _LISTS = {"tags", "also", "holidays", "notes", "about"}
 _SETS = {"tags", "also"}
 _FLAGS = {"away"}
+_DEFAULTS: dict[type, tuple[tuple[str, Any], ...]] = {}
+"""Kind of row to its columns with their defaults, MISSING where there is none; filled as kinds are met."""
 _PARTS = ("tickets", "owners", "outbox", "call_log", "clock")
 _OPTIONAL_PARTS = ("desk", "user")
 
@@ -280,11 +282,13 @@ def material_of(view: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _columns(row: Any) -> dict[str, Any]:
-    columns = {}
-    for field in fields(row):
-        value = getattr(row, field.name)
-        if field.name != "id" and (field.default is MISSING or value != field.default):
-            columns[field.name] = list(value) if isinstance(value, tuple) else value
+    columns, kind = {}, type(row)
+    if kind not in _DEFAULTS:
+        _DEFAULTS[kind] = tuple((field.name, field.default) for field in fields(kind) if field.name != "id")
+    for name, default in _DEFAULTS[kind]:
+        value = getattr(row, name)
+        if value is not default and value != default:
+            columns[name] = list(value) if type(value) is tuple else value
     return columns
 
 
