@@ -3,7 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import typer
@@ -11,21 +13,24 @@ import typer
 from audit.bundle_gate import Decision, Gated, Gates, gate
 from audit.bundle_workers import workers_for
 from audit.severity import DEFAULT, load_policy
-from ledger.bundle import SPLITS, Bundle
+from ledger.bundle import SPLITS, Bundle, BundleDraft
 from ledger.cli_settings import asked_settings, open_asked
 from ledger.errors import SettingsError
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
 from ledger.terminal import bar, cell, console, print_json, table
 from training.bundles import Harness, register, seal
+from training.proposers import ProposalContext, proposers
 from training.rollout.harness import tool_loop
 from training.verifiers import verifiers
 from training.worlds import World
-from training.worlds.source import TaskQuery, WorldSource, source_names, source_of
+from training.worlds.source import TaskQuery, VerifierKind, WorldSource, source_names, source_of
 
 SHORT_NAMES: dict[str, tuple[str, dict[str, Any]]] = {"desk": ("ticket_desk", {"families": True})}
 """Names of a world with options that go with them."""
 _THREADS = 2
+_GIVEN = 8
+"""Tasks of the world's own that a proposer starts from."""
 
 
 def synthesize(
@@ -35,6 +40,9 @@ def synthesize(
     families: Annotated[int, typer.Option(min=1, help="how many tasks")] = 200,
     seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
     level: Annotated[int | None, typer.Option(help="difficulty, where the world has levels")] = None,
+    proposer: Annotated[
+        str | None, typer.Option(help="makes the tasks from some of the world's own")
+    ] = None,
     verifier: Annotated[str | None, typer.Option(help="in place of the world's own verifier")] = None,
     policy: Annotated[str, typer.Option(help="severity policy")] = DEFAULT,
     limit: Annotated[int, typer.Option(min=0, help="rejected bundles to show")] = 20,
@@ -51,7 +59,8 @@ def synthesize(
     try:
         with open_asked(ctx) as ledger:
             query = TaskQuery(families, seed, options if level is None else {**options, "level": level})
-            sealed, gated = synthesized(ledger, settings, source, opened, query, policy=policy, verifier=verifier)
+            drafts = _drafts(source, opened, query, settings, proposer)
+            sealed, gated = synthesized(ledger, source, opened, drafts, policy=policy, verifier=verifier)
     finally:
         getattr(opened, "close", lambda: None)()
     if out is not None:
@@ -64,12 +73,19 @@ def synthesize(
         raise typer.Exit(1)
 
 
+def _drafts(source: WorldSource, world: World[Any], query: TaskQuery, settings: Settings, proposer: str | None) -> Sequence[BundleDraft]:
+    """The tasks of the world's own source, or those that a proposer makes from the first few of them."""
+    if proposer is None:
+        return source.tasks(world, query, settings)
+    given = tuple(source.tasks(world, replace(query, count=min(query.count, _GIVEN)), settings))
+    return proposers.bind(proposer).call(ProposalContext(world, drafts=given), query.count, rng=Random(query.seed), ask=None)
+
+
 def synthesized(
     ledger: LedgerHandle,
-    settings: Settings,
     source: WorldSource,
     world: World[Any],
-    query: TaskQuery,
+    drafts: Sequence[BundleDraft],
     *,
     policy: str = DEFAULT,
     verifier: str | None = None,
@@ -78,28 +94,30 @@ def synthesized(
     """How many bundles were new, and what became of all of them.
 
     Args:
-        source: proposes the tasks.
-        world: where they are done, open.
-        query: which ones.
+        source: the kind of world, which knows its verifiers.
+        world: where the tasks are done, open.
+        drafts: the tasks.
         policy: severity policy.
-        verifier: in place of the source's own.
+        verifier: in place of the one that the drafts name, or of the source's own.
         harness: with which they are sealed; the tool loop with room for long tasks when None.
 
     Raises:
-        SettingsError: no such verifier or policy, or the source proposed nothing.
+        SettingsError: no such verifier or policy, no drafts, or drafts that name different verifiers.
     """
-    kinds = dict(source.verifiers)
-    name = source.verifiers[0][0] if verifier is None else verifier
-    if name not in kinds:
+    if not drafts:
+        raise SettingsError(f"no task was proposed for world {source.name!r}")
+    named = sorted({str(draft.spec.get("verifier", source.verifiers[0][0])) for draft in drafts})
+    if verifier is None and len(named) > 1:
+        raise SettingsError(f"the proposed tasks name the verifiers {', '.join(named)}; allowed: one at a time, with --verifier")
+    name = named[0] if verifier is None else verifier
+    kinds: dict[str, VerifierKind] = {"end_state": "state_diff", **dict(source.verifiers)}
+    if name not in kinds and name not in named:
         raise SettingsError(f"world {source.name!r} has no verifier {name!r}; it has {', '.join(kinds)}")
     bound = verifiers.bind(name)
     gates = Gates(world, bound, tool_loop(calls_per_turn=32, calls=64) if harness is None else harness, load_policy(policy))
-    drafts = source.tasks(world, query, settings)
-    if not drafts:
-        raise SettingsError(f"world {source.name!r} proposed no task for {query}")
     bundles = [Bundle(draft, world.version, bound.ref.method_id, gates.harness.harness_id) for draft in drafts]
     planted = [name] if hasattr(verifiers[name], "planted_gap") else []
-    register(ledger, world, [(bound, kinds[name])], gates.harness, planted=planted)
+    register(ledger, world, [(bound, kinds.get(name, "program"))], gates.harness, planted=planted)
     new = seal(ledger, bundles)
     apart = hasattr(world, "close")
     threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
