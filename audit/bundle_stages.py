@@ -38,7 +38,7 @@ class BundlesChecked:
 
 @dataclass(frozen=True)
 class BundlesAdmitted:
-    """Every sealed bundle of the experiment with what counts for it now.
+    """Every sealed bundle of the experiment that the gates look at, with what counts for it now.
 
     Attributes:
         manifest_digest: hex SHA-256 over the ids of the admitted bundles of each split.
@@ -54,9 +54,10 @@ def world_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress =
     """The environment gate of every world of the experiment; a world version that was checked for these tools is not run again."""
     policy, since = policy or load_policy(), lab.ledger.barrier()
     found: dict[str, WorldGate] = {}
-    for name, world in lab.worlds.items():
-        found[name] = gate_world(lab.ledger, world, [bundle.draft for bundle in _of(lab, name)], policy)
-        progress("worlds checked", 1, len(lab.worlds))
+    names = sorted({bundle.draft.world for bundle in lab.gated_bundles})
+    for name in names:
+        found[name] = gate_world(lab.ledger, lab.worlds[name], [bundle.draft for bundle in _of(lab, name)], policy)
+        progress("worlds checked", 1, len(names))
     statuses = Counter(result.status for gate in found.values() for result in gate.results.values())
     blocked = sum(bool(gate.blocking) for gate in found.values())
     counts = {"worlds": len(found), "blocked": blocked, "new": sum(gate.new for gate in found.values()), **_named(statuses)}
@@ -66,10 +67,11 @@ def world_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress =
 def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress = silent) -> BundlesChecked:
     """Both gates of every bundle of the experiment, each decision an event; the same evidence decides once."""
     policy, since = policy or load_policy(), lab.ledger.barrier()
-    total = len(lab.bundles)
+    total = len(lab.gated_bundles)
     # Before the experiment's own rollouts there are none to look at; a second run decides as the first did.
     gated: dict[str, Gated] = {}
-    for name, world in lab.worlds.items():
+    for name in sorted({bundle.draft.world for bundle in lab.gated_bundles}):
+        world = lab.worlds[name]
         gates = Gates(world, lab.judgings[name][0].verifier, lab.harness, policy)
         bundles, tell, apart = _of(lab, name), partial(_tell, progress, total), hasattr(world, "close")
         threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
@@ -86,12 +88,12 @@ def admitted_bundles(lab: Lab) -> BundlesAdmitted:
     """Which bundles the newest decisions admit, by split. Adds nothing."""
     at = lab.ledger.barrier()
     found = admissions(lab.ledger)
-    rows = tuple((bundle, found[bundle.bundle_id]) for bundle in lab.bundles if bundle.bundle_id in found)
+    rows = tuple((bundle, found[bundle.bundle_id]) for bundle in lab.gated_bundles if bundle.bundle_id in found)
     splits = Counter(bundle.draft.split for bundle, admission in rows if admission.admitted)
     undecided = sum(admission.gate_id is None for _, admission in rows)
     counts = {
-        "bundles": len(lab.bundles), "admitted": splits.total(), "rejected": len(rows) - splits.total() - undecided,
-        "undecided": undecided + len(lab.bundles) - len(rows),
+        "bundles": len(lab.gated_bundles), "admitted": splits.total(), "rejected": len(rows) - splits.total() - undecided,
+        "undecided": undecided + len(lab.gated_bundles) - len(rows), "not gated": len(lab.bundles) - len(lab.gated_bundles),
         **{split: splits[split] for split in ("train", "validation", "test")},
     }  # fmt: skip
     manifest = {split: sorted(b.bundle_id for b, a in rows if a.admitted and b.draft.split == split) for split in sorted(splits)}
@@ -103,7 +105,7 @@ def _tell(progress: Progress, total: int, done: int) -> None:
 
 
 def _of(lab: Lab, world: str) -> list[Bundle]:
-    return [bundle for bundle in lab.bundles if bundle.draft.world == world]
+    return [bundle for bundle in lab.gated_bundles if bundle.draft.world == world]
 
 
 def _named(statuses: Mapping[CheckStatus, int]) -> dict[str, int]:

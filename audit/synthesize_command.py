@@ -40,9 +40,7 @@ def synthesize(
     families: Annotated[int, typer.Option(min=1, help="how many tasks")] = 200,
     seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
     level: Annotated[int | None, typer.Option(help="difficulty, where the world has levels")] = None,
-    proposer: Annotated[
-        str | None, typer.Option(help="makes the tasks from some of the world's own")
-    ] = None,
+    proposer: Annotated[str | None, typer.Option(help="makes the tasks from some of the world's own")] = None,
     verifier: Annotated[str | None, typer.Option(help="in place of the world's own verifier")] = None,
     policy: Annotated[str, typer.Option(help="severity policy")] = DEFAULT,
     limit: Annotated[int, typer.Option(min=0, help="rejected bundles to show")] = 20,

@@ -107,11 +107,21 @@ class Lab:
     @cached_property
     def bundles(self) -> tuple[Bundle, ...]:
         """All bundles of the experiment, in the order of its file."""
-        return tuple(
-            Bundle(draft, world.version, self.judgings[world.name][0].verifier.ref.method_id, self.harness.harness_id)
-            for tasks, source, world in self._opened
-            for draft in source.tasks(world, TaskQuery(tasks.count, tasks.seed, tasks.options), self.settings)
-        )
+        return tuple(bundle for _, bundles in self._by_source for bundle in bundles)
+
+    @cached_property
+    def gated_bundles(self) -> tuple[Bundle, ...]:
+        """Those that the experiment's file has the gates look at."""
+        return tuple(bundle for tasks, bundles in self._by_source if tasks.gated for bundle in bundles)
+
+    @cached_property
+    def _by_source(self) -> tuple[tuple[TaskSource, tuple[Bundle, ...]], ...]:
+        made = []
+        for tasks, source, world in self._opened:
+            verifier_id = self.judgings[world.name][0].verifier.ref.method_id
+            drafts = source.tasks(world, TaskQuery(tasks.count, tasks.seed, tasks.options), self.settings)
+            made.append((tasks, tuple(Bundle(draft, world.version, verifier_id, self.harness.harness_id) for draft in drafts)))
+        return tuple(made)
 
     @cached_property
     def experiment_id(self) -> str:

@@ -24,12 +24,14 @@ class TaskSource(_Table):
         count: how many, from the first on.
         seed: for generated tasks.
         options: what the world further takes, such as BFCL's category.
+        gated: whether the gates look at these tasks; what they do not look at can be attempted and is never trained on.
     """
 
     world: str
     count: int = Field(ge=1)
     seed: int = 0
     options: dict[str, Any] = Field(default_factory=dict)
+    gated: bool = True
 
     @field_validator("world")
     @classmethod

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
+@lru_cache(maxsize=4)
 def load_docs(unpacked: Path) -> dict[str, list[dict[str, Any]]]:
-    """The documented functions of each class, in the wheel's order."""
+    """The documented functions of each class, in the wheel's order; read once, for reading alone."""
     folder = unpacked / DATA / "multi_turn_func_doc"
     return {name: read_json_lines(folder / file) for name, file in DOC_FILES.items()}
 
