@@ -135,6 +135,12 @@ def _load_commands(arguments: Sequence[str]) -> None:
             app.add_typer(loaded, name=name)
         else:
             app.command(name)(loaded)
+    # In one order, whichever was asked for first in this process.
+    app.registered_commands[_OWN:] = sorted(app.registered_commands[_OWN:], key=lambda command: str(command.name))
+
+
+_OWN = len(app.registered_commands)
+"""Commands of this package, which stand before all others."""
 
 
 def _embedded_settings(ctx: typer.Context) -> Settings:

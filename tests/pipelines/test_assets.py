@@ -85,4 +85,4 @@ def test_a_partition_of_an_unknown_experiment_fails_and_names_those_there_are(si
     result = site.run("absent.r0")
     assert not result.success
     (failure, *_) = [event for event in result.all_events if event.is_step_failure]
-    assert "no experiment 'absent'; there are demo" in str(failure.step_failure_data.error)
+    assert "no experiment 'absent'; there are class_worlds, demo" in str(failure.step_failure_data.error)

@@ -12,12 +12,16 @@ def test_the_code_location_loads() -> None:
     assert defs.resolve_job_def("experiment").partitions_def == EXPERIMENT_ROUNDS
 
 
-def test_the_assets_form_one_chain_with_one_partition_a_round() -> None:
+def test_the_assets_lead_from_worlds_to_rewards_with_one_partition_a_round() -> None:
     upstream = {asset.key.to_user_string(): {key.to_user_string() for key in asset.dependency_keys} for asset in ASSETS}
-    assert upstream == {"task_bundles": set(), "rollouts": {"task_bundles"}, "verdicts": {"rollouts"}, "rewards": {"verdicts"}}
+    assert upstream == {
+        "worlds": set(), "world_checks": {"worlds"}, "task_bundles": {"worlds"}, "bundle_checks": {"world_checks", "task_bundles"},
+        "admitted_bundles": {"bundle_checks"}, "rollouts": {"admitted_bundles"}, "verdicts": {"rollouts"}, "rewards": {"verdicts"},
+    }  # fmt: skip
     assert all(asset.partitions_def == EXPERIMENT_ROUNDS for asset in ASSETS)
 
 
 def test_only_rollouts_wait_for_the_engine() -> None:
     pools = {asset.key.to_user_string(): asset.op.pool for asset in ASSETS}
-    assert pools == {"task_bundles": None, "rollouts": ENGINE_POOL, "verdicts": None, "rewards": None}
+    assert {name for name, pool in pools.items() if pool is not None} == {"rollouts"}
+    assert pools["rollouts"] == ENGINE_POOL

@@ -13,7 +13,9 @@ from training.worlds.source import source_of
 
 def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
     files = ExperimentFiles((SHIPPED,))
-    assert list(files.paths()) == ["demo", "gymnasium", "openenv", "smoke", "textworld", "verifiers_tasks"]
+    assert list(files.paths()) == [
+        "class_worlds", "demo", "gymnasium", "mcp_notes", "openenv", "shop", "smoke", "textworld", "verifiers_tasks",
+    ]  # fmt: skip
     for name in files.paths():
         config = files.read(name)
         for collection in config.collect:

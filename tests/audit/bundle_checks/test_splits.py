@@ -32,7 +32,8 @@ def test_test_is_held_out_from_all_and_train_from_none() -> None:
 
 def test_the_same_text_on_the_same_state_is_a_leak_whatever_the_system_prompt() -> None:
     one = drafts()[0]
-    other = replace(one, name="other", split="test", request={**one.request, "system": "x"})
+    provenance = {**one.provenance, "wording": "another"}
+    other = replace(one, name="other", split="test", request={**one.request, "system": "x"}, provenance=provenance)
     faults = ran("split_leak", subject(one, among=[other]))["split.digest_leak"].evidence
     assert faults == [{"same": "text and initial state", "held_out_task": "other", "split": "test"}]
 

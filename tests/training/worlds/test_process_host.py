@@ -1,6 +1,8 @@
 """Workers that crash, hang, leave children behind or answer nonsense are typed failures, and are replaced."""
 
+import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -118,7 +120,10 @@ def test_nothing_of_our_environment_or_packages_reaches_a_worker_and_its_folder_
     with pool.lent() as lease:
         seen = lease.worker.ask("surroundings")
     assert set(seen["environment"]) <= {"PYTHONHASHSEED", "TZ", "LC_ALL", "HOME", "TMPDIR", "PATH"}
-    assert not [place for place in seen["path"] if place and Path(place) in (Path.cwd(), ADAPTER.parent)]
+    bare = subprocess.run(
+        [sys.executable, "-s", "-P", "-B", "-c", "import sys, json; print(json.dumps(sys.path))"], env={}, capture_output=True, check=True
+    )
+    assert [place for place in seen["path"] if place not in json.loads(bare.stdout)] == []
     assert os.path.isdir(seen["folder"])
     pool.close()
     assert not os.path.exists(seen["folder"])
