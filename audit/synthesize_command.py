@@ -21,6 +21,7 @@ from ledger.settings import Settings
 from ledger.terminal import bar, cell, console, print_json, table
 from training.bundles import Harness, register, seal
 from training.proposers import ProposalContext, proposers
+from training.proposing.command import json_object
 from training.rollout.harness import tool_loop
 from training.verifiers import verifiers
 from training.worlds import World
@@ -41,6 +42,7 @@ def synthesize(
     seed: Annotated[int, typer.Option(help="of everything that is drawn")] = 0,
     level: Annotated[int | None, typer.Option(help="difficulty, where the world has levels")] = None,
     proposer: Annotated[str | None, typer.Option(help="makes the tasks from some of the world's own")] = None,
+    options: Annotated[str, typer.Option("--options", help="JSON: options of the world's source, such as a name")] = "{}",
     verifier: Annotated[str | None, typer.Option(help="in place of the world's own verifier")] = None,
     policy: Annotated[str, typer.Option(help="severity policy")] = DEFAULT,
     limit: Annotated[int, typer.Option(min=0, help="rejected bundles to show")] = 20,
@@ -49,14 +51,15 @@ def synthesize(
 ) -> None:
     """Propose tasks, seal them, and admit those that pass the environment gate and the task gate; again, it adds nothing."""
     settings = asked_settings(ctx)
-    name, options = SHORT_NAMES.get(world, (world, {}))
+    name, chosen = SHORT_NAMES.get(world, (world, {}))
+    chosen = {**chosen, **json_object(options, "options"), **({} if level is None else {"level": level})}
     if name not in source_names():
         raise SettingsError(f"no world {world!r}; there are {', '.join([*SHORT_NAMES, *source_names()])}")
     source = source_of(name)
-    opened = source.open(settings, {})
+    opened = source.open(settings, {key: chosen[key] for key in source.opening if key in chosen})
     try:
         with open_asked(ctx) as ledger:
-            query = TaskQuery(families, seed, options if level is None else {**options, "level": level})
+            query = TaskQuery(families, seed, chosen)
             drafts = _drafts(source, opened, query, settings, proposer)
             sealed, gated = synthesized(ledger, source, opened, drafts, policy=policy, verifier=verifier)
     finally:

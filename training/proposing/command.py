@@ -49,9 +49,9 @@ def propose(
     """Propose tasks for a world, with references that were acted out; what did not hold is counted by reason."""
     settings = asked_settings(ctx)
     source = source_of(world)
-    chosen = _object(options, "options")
+    chosen = json_object(options, "options")
     opened = source.open(settings, {name: chosen[name] for name in source.opening if name in chosen})
-    bound = proposers.bind(proposer, **_object(params, "params"))
+    bound = proposers.bind(proposer, **json_object(params, "params"))
     try:
         drafts = tuple(source.tasks(opened, TaskQuery(tasks, seed, chosen), settings))
         documents = tuple(Document(path.name, _read(path)) for path in document or [])
@@ -130,7 +130,12 @@ def _print_artifact(name: str, value: Any) -> None:
         screen.print(cell(f"class world {name.removeprefix(PREFIX)}: {len(value.splitlines())} lines"))
 
 
-def _object(text: str, name: str) -> dict[str, Any]:
+def json_object(text: str, name: str) -> dict[str, Any]:
+    """The JSON object that option `name` of a command was given as.
+
+    Raises:
+        SettingsError: it is none.
+    """
     try:
         value = parse(text)
     except CanonicalError as error:
