@@ -79,7 +79,7 @@ def page(tmp_path: Path) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        opened = browser.new_page(viewport={"width": 1500, "height": 1000})
+        opened = browser.new_page(viewport={"width": 2200, "height": 1300})
         opened.set_default_timeout(120_000)
         yield opened
         browser.close()
@@ -89,7 +89,7 @@ def test_a_partition_is_materialized_by_click_and_its_counts_are_shown(served: s
     elsewhere: list[str] = []
     page.on("request", lambda request: None if request.url.startswith((served, "data:", "blob:", "ws:")) else elsewhere.append(request.url))
     page.goto(served + GROUP)
-    for name in ("task_bundles", "rollouts", "verdicts", "rewards"):
+    for name in ("worlds", "world_checks", "task_bundles", "bundle_checks", "admitted_bundles", "rollouts", "verdicts", "rewards"):
         page.get_by_text(name, exact=True).first.wait_for()
     page.get_by_role("button", name="Materialize all").click()
     page.get_by_text("Select a partition or create one").click()
@@ -99,8 +99,8 @@ def test_a_partition_is_materialized_by_click_and_its_counts_are_shown(served: s
     page.get_by_text("View", exact=True).click()
     page.get_by_text("Success", exact=True).first.wait_for()
     page.goto(served + GROUP)
-    page.get_by_text("1 / 1 Passed").nth(1).wait_for()
-    page.get_by_text("2 / 2 Passed").wait_for()
+    page.get_by_text("1 / 1 Passed").nth(2).wait_for()
+    page.get_by_text("2 / 2 Passed").nth(1).wait_for()
     page.screenshot(path=tmp_path / "graph.png")
     page.goto(f"{served}/assets/rewards?view=partitions&partition=smoke.r0")
     page.get_by_text("4 / 4", exact=True).wait_for()
