@@ -198,8 +198,8 @@ class GatheringHistory(History):
         super().__init__(ledger)
         self.written, self._held = 0, list[Any]()
 
-    def write(self, body: Any) -> None:
-        self._held.append(self.ledger.new(body, *self.blobs))
+    def write(self, body: Any, tokens: Any = None) -> None:
+        self._held.append(self.ledger.new(body, *self.blobs, tokens=tokens))
         self.blobs, self.written = [], self.written + 1
         if len(self._held) >= 500:
             self.flush()
