@@ -44,6 +44,18 @@ class BundleBatch:
         """Kind and name of a pool (a family, a wording, a set of names) to the bundles that draw from it."""
         return _grouped(((kind, pool), bundle) for bundle in self.bundles for kind, pool in pools_of(bundle.draft))
 
+    @property
+    def straddling(self) -> list[str]:
+        """What bundles of several splits have in common: all that a policy is told, text with initial state, or a pool."""
+        shared: list[tuple[str, Sequence[Bundle]]] = [("request", found) for found in self.by_text.values()]
+        shared += [("text and initial state", found) for found in self.by_task.values()]
+        shared += [(f"{kind} {name}", found) for (kind, name), found in self.by_pool.items()]
+        return [
+            f"{what} of {found[0].draft.name} in {', '.join(splits)}"
+            for what, found in shared
+            if len(splits := sorted({bundle.draft.split for bundle in found})) > 1
+        ]
+
     def grams(self, split: str, length: int) -> Mapping[tuple[str, ...], Sequence[str]]:
         """Every n-gram of user texts of a split, to the names of the bundles that hold it; worked out once.
 

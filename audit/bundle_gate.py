@@ -4,13 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from audit.bundle_batch import ALONE, BundleBatch
 from audit.bundle_checks import BundleCheck, bundle_checks
 from audit.bundle_subject import BundleSubject
-from audit.bundle_workers import Work, deciders
+from audit.bundle_workers import ONE, Workers, apart
 from audit.results import CheckResult, result_of
 from audit.run import check_ids, run_checks
 from audit.severity import Policy
@@ -20,7 +20,7 @@ from ledger.canonical import digest, parse
 from ledger.events import BundleAdmitted, BundleRejected, BundleSealed
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
-from ledger.queries import Filter, fresh, rollouts
+from ledger.queries import Filter, bundle_ids, fresh, rollouts
 from ledger.queries_rows import RolloutLine
 from ledger.store import New
 from training.bundles import Harness, load
@@ -29,8 +29,7 @@ from training.worlds import World
 
 Progress = Callable[[int], None]
 _PAGE = 50
-_ROLLOUTS = 100_000
-_SEALED = 1000
+_ROLLOUTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,7 @@ def gate(
     bundles: Sequence[Bundle],
     *,
     tried: bool = True,
-    threads: int = 1,
-    processes: int = 0,
+    workers: Workers = ONE,
     progress: Progress = lambda _: None,
 ) -> Gated:
     """The decisions on sealed bundles of one world, each in the ledger; one that is there already with the same evidence adds nothing.
@@ -166,11 +164,10 @@ def gate(
         bundles: proposed for the world of `gates`; leaks and double meanings are looked for among them and all that are sealed for it.
         tried: whether what policies did with the bundles so far is looked at too; without it the statistical checks are skipped, and
             rollouts that come later change no decision.
-        threads: how many bundles are worked on at once, for worlds and verifiers that run in processes of their own.
-        processes: in how many processes decisions are made, for worlds and verifiers that can be pickled; 0 for this one.
+        workers: how many bundles are worked on at once; processes only for worlds and verifiers that can be pickled.
         progress: called with the number of bundles done since the last call.
     """
-    batch = BundleBatch((*bundles, *_others(ledger, gates.world.version, bundles)))
+    batch = BundleBatch((*bundles, *_others(ledger, gates.world, bundles)))
     world = gate_world(ledger, gates.world, [bundle.draft for bundle in bundles], gates.policy)
     rolled_out = _attempts(ledger, gates.world.name) if tried else {}
     decisions: list[Decision] = []
@@ -179,11 +176,12 @@ def gate(
     def decide(bundle: Bundle) -> Decision:
         attempts = rolled_out.get(bundle.bundle_id, ())
         found = _known(ledger, gates, bundle, gates.gate_id(bundle, world, batch=batch, attempts=attempts))
-        decision = decide_new(bundle, attempts) if found is None else found
+        decision = decide_new(bundle, attempts=attempts) if found is None else found
         progress(1)
         return decision
 
-    with deciders(Work(gates, world, batch), processes) as decide_new, ThreadPoolExecutor(max(threads, processes)) as pool:
+    decides = partial(gates.decide, world=world, batch=batch)
+    with apart(decides, workers.processes) as decide_new, ThreadPoolExecutor(workers.threads) as pool:
         for start in range(0, len(bundles), _PAGE):
             page = list(pool.map(decide, bundles[start : start + _PAGE]))
             if events := [_event(ledger, decision) for decision in page if not decision.known]:
@@ -195,20 +193,22 @@ def gate(
 def _attempts(ledger: LedgerHandle, world: str) -> dict[str, list[RolloutLine]]:
     fresh(ledger)
     found: dict[str, list[RolloutLine]] = defaultdict(list)
-    for line in rollouts(ledger, Filter(world=world, counted=True), limit=_ROLLOUTS, newest=False).lines:
-        found[line.bundle_id].append(line)
+    read = 0
+    while lines := rollouts(ledger, Filter(world=world, counted=True), limit=_ROLLOUTS, offset=read, newest=False).lines:
+        read += len(lines)
+        for line in lines:
+            found[line.bundle_id].append(line)
     return found
 
 
-def _others(ledger: LedgerHandle, world_id: str, bundles: Sequence[Bundle]) -> list[Bundle]:
+def _others(ledger: LedgerHandle, world: World[Any], bundles: Sequence[Bundle]) -> list[Bundle]:
     """The further bundles that are sealed for the world version, in the order of sealing."""
-    ids, since = dict[str, None](), 0
-    ledger.barrier()
-    while page := ledger.read(since, kinds=("BundleSealed",), limit=_SEALED):
-        since = page[-1].position or since
-        ids |= {body.bundle_id: None for event in page if isinstance(body := event.body, BundleSealed) and body.world_id == world_id}
+    fresh(ledger)
     given = {bundle.bundle_id for bundle in bundles}
-    return [load(ledger, bundle_id) for bundle_id in ids if bundle_id not in given]
+    known = [bundle_id for bundle_id in bundle_ids(ledger, world=world.name) if bundle_id not in given]
+    sealed = (event.body for event in ledger.read_streams([f"bundle-{bundle_id}" for bundle_id in known]))
+    of_version = {body.bundle_id: None for body in sealed if isinstance(body, BundleSealed) and body.world_id == world.version}
+    return [load(ledger, bundle_id) for bundle_id in of_version]
 
 
 def _known(ledger: LedgerHandle, gates: Gates, bundle: Bundle, gate_id: str) -> Decision | None:

@@ -16,9 +16,6 @@ from training.admission import Admission, admissions
 from training.lab import Lab
 from training.stages import Progress, StageReport, silent
 
-_THREADS = 2
-"""Bundles worked on at once where the world runs in processes of its own."""
-
 
 @dataclass(frozen=True)
 class WorldsChecked:
@@ -73,9 +70,8 @@ def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress 
     for name in sorted({bundle.draft.world for bundle in lab.gated_bundles}):
         world = lab.worlds[name]
         gates = Gates(world, lab.judgings[name][0].verifier, lab.harness, policy)
-        bundles, tell, apart = _of(lab, name), partial(_tell, progress, total), hasattr(world, "close")
-        threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
-        gated[name] = gate(lab.ledger, gates, bundles, tried=False, threads=threads, processes=processes, progress=tell)
+        bundles, tell = _of(lab, name), partial(_tell, progress, total)
+        gated[name] = gate(lab.ledger, gates, bundles, tried=False, workers=workers_for(world, len(bundles)), progress=tell)
     decided = [decision for found in gated.values() for decision in found.decisions]
     counts = {
         "bundles": len(decided), "admitted": sum(decision.admitted for decision in decided),
@@ -87,7 +83,7 @@ def bundle_checks(lab: Lab, *, policy: Policy | None = None, progress: Progress 
 def admitted_bundles(lab: Lab) -> BundlesAdmitted:
     """Which bundles the newest decisions admit, by split. Adds nothing."""
     at = lab.ledger.barrier()
-    found = admissions(lab.ledger)
+    found = admissions(lab.ledger, [bundle.bundle_id for bundle in lab.gated_bundles])
     rows = tuple((bundle, found[bundle.bundle_id]) for bundle in lab.gated_bundles if bundle.bundle_id in found)
     splits = Counter(bundle.draft.split for bundle, admission in rows if admission.admitted)
     undecided = sum(admission.gate_id is None for _, admission in rows)

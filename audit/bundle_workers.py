@@ -1,63 +1,64 @@
-"""Decisions on bundles made in processes of their own, for worlds and verifiers that keep this one's only core busy. Starts processes."""
+"""How many bundles are worked on at once, and in which processes. Starts processes."""
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from audit.bundle_batch import BundleBatch
-from audit.world_gate import WorldGate
-from ledger.bundle import Bundle
-from ledger.queries_rows import RolloutLine
+from training.worlds import World
 
-if TYPE_CHECKING:
-    from audit.bundle_gate import Decision, Gates
-
-BUNDLES_EACH = 20
+P = ParamSpec("P")
+Result = TypeVar("Result")
+_BUNDLES_EACH = 20
 """Fewer bundles than this are not worth the start of a process."""
-Decide = Callable[[Bundle, Sequence[RolloutLine]], "Decision"]
+_THREADS = 2
+_begun: list[Callable[..., Any]] = []
 
 
-@dataclass(frozen=True)
-class Work:
-    """What every decision of a batch needs."""
+class Workers(NamedTuple):
+    """Threads of this process that ask for decisions, and processes that make them; without any this one does."""
 
-    gates: "Gates"
-    world: WorldGate
-    batch: BundleBatch
-
-    def decide(self, bundle: Bundle, attempts: Sequence[RolloutLine]) -> "Decision":
-        """The decision on one bundle."""
-        return self.gates.decide(bundle, self.world, batch=self.batch, attempts=attempts)
+    threads: int = 1
+    processes: int = 0
 
 
-def workers_for(bundles: int) -> int:
-    """How many processes so many bundles are worth: 0 for none."""
-    found = min(len(os.sched_getaffinity(0)), bundles // BUNDLES_EACH)
-    return found if found > 1 else 0
+ONE = Workers()
+
+
+def workers_for(world: World[Any], bundles: int) -> Workers:
+    """What so many bundles are worth: threads where the world runs in processes of its own, else processes."""
+    if hasattr(world, "close"):
+        return Workers(_THREADS)
+    found = min(len(os.sched_getaffinity(0)), bundles // _BUNDLES_EACH)
+    return Workers(found, found) if found > 1 else ONE
 
 
 @contextmanager
-def deciders(work: Work, processes: int) -> Iterator[Decide]:
-    """A function that decides, in one of so many processes, or in this one when there are none. It may be called from many threads."""
+def apart(function: Callable[P, Result], processes: int) -> Iterator[Callable[P, Result]]:
+    """The function as it is called in one of so many processes, from any thread; the function itself when there are none.
+
+    Args:
+        function: sent to each process once, so it and what is bound to it can be pickled.
+    """
     if not processes:
-        yield work.decide
+        yield function
         return
     # Started afresh: a fork would take along the connections and locks of this process.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(work,)) as pool:
-        yield lambda bundle, attempts: pool.submit(_decide, bundle, attempts).result()
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin, initargs=(function,)) as pool:
+
+        def called(*args: P.args, **kwargs: P.kwargs) -> Result:
+            made: Result = pool.submit(_call, *args, **kwargs).result()
+            return made
+
+        yield called
 
 
-_begun: list[Work] = []
+def _begin(function: Callable[..., Any]) -> None:
+    _begun.append(function)
 
 
-def _begin(work: Work) -> None:
-    _begun.append(work)
-
-
-def _decide(bundle: Bundle, attempts: Sequence[RolloutLine]) -> "Decision":
-    return _begun[-1].decide(bundle, attempts)
+def _call(*args: Any, **kwargs: Any) -> Any:
+    return _begun[-1](*args, **kwargs)

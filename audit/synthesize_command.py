@@ -29,7 +29,6 @@ from training.worlds.source import TaskQuery, VerifierKind, WorldSource, source_
 
 SHORT_NAMES: dict[str, tuple[str, dict[str, Any]]] = {"desk": ("ticket_desk", {"families": True})}
 """Names of a world with options that go with them."""
-_THREADS = 2
 _GIVEN = 8
 """Tasks of the world's own that a proposer starts from."""
 
@@ -120,11 +119,10 @@ def synthesized(
     planted = [name] if hasattr(verifiers[name], "planted_gap") else []
     register(ledger, world, [(bound, kinds.get(name, "program"))], gates.harness, planted=planted)
     new = seal(ledger, bundles)
-    apart = hasattr(world, "close")
-    threads, processes = _THREADS if apart else 1, 0 if apart else workers_for(len(bundles))
+    workers = workers_for(world, len(bundles))
     with bar() as shown:
         task = shown.add_task("gates", total=len(bundles))
-        return new, gate(ledger, gates, bundles, threads=threads, processes=processes, progress=lambda done: shown.advance(task, done))
+        return new, gate(ledger, gates, bundles, workers=workers, progress=lambda done: shown.advance(task, done))
 
 
 def summary(sealed: int, gated: Gated) -> dict[str, Any]:

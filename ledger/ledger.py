@@ -220,6 +220,10 @@ class LedgerHandle:
         """All committed events of a stream."""
         return order.read_stream(self.pool, self.ledger_id, self.project, stream)
 
+    def read_streams(self, streams: Sequence[str]) -> list[order.Recorded]:
+        """The ordered events of the streams, in whichever ledger, by position."""
+        return order.read_streams(self.pool, self.project, streams)
+
     def wait_ordered(self, receipt: Receipt, *, timeout_s: float = 10.0) -> list[int]:
         """Positions of a receipt's events."""
         return order.wait_ordered(self.pool, receipt, timeout_s=timeout_s)

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from ledger.arrays import Uuids
+from ledger.arrays import Bigints, Uuids
 from ledger.errors import WaitTimeout
 from ledger.events import EventBody
 from ledger.ids import node_id
@@ -31,6 +31,10 @@ _COLUMNS = (
 _READ = (
     f"SELECT {_COLUMNS} FROM ordered_event WHERE position > %s AND position <= %s AND project = %s"
     " AND kind = ANY (coalesce(%s::text[], ARRAY[kind])) ORDER BY position LIMIT %s"
+).encode()
+_READ_STREAMS = (
+    f"SELECT {_COLUMNS} FROM ordered_event WHERE stream_id = ANY (ARRAY(SELECT stream_id FROM stream_head WHERE node_id = ANY (%s)))"
+    " ORDER BY position"
 ).encode()
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM recorded_event WHERE stream_id ="
@@ -130,6 +134,14 @@ def read_stream(pool: Pool, ledger_id: str, project: str, stream: str) -> list[R
     """All committed events of a stream by version, ordered or not (S4): of the ledger's own, else of another ledger taken over here."""
     with pool.connection() as conn:
         return [recorded(row) for row in conn.execute(*stream_query(ledger_id, node_id(project, stream)))]
+
+
+def read_streams(pool: Pool, project: str, streams: Sequence[str]) -> list[Recorded]:
+    """The ordered events of the streams, in whichever ledger, by position."""
+    if not streams:
+        return []
+    with pool.connection() as conn:
+        return [recorded(row) for row in conn.execute(_READ_STREAMS, (Bigints(node_id(project, stream) for stream in streams),))]
 
 
 def wait_ordered(pool: Pool, receipt: Receipt, *, timeout_s: float) -> list[int]:

@@ -79,6 +79,16 @@ def rollouts(
     return Page(tuple(map(rollout_line, rows)), _count(total), offset)
 
 
+def bundle_ids(ledger: LedgerHandle, *, world: str | None = None) -> tuple[str, ...]:
+    """Ids of the sealed bundles, of one world when it is named, in the order of sealing."""
+    with ledger.connection() as conn:
+        rows = conn.execute(
+            "SELECT bundle_id FROM bundle_view WHERE project = %s AND world = coalesce(%s, world) ORDER BY position",
+            (ledger.project, world),
+        ).fetchall()
+    return tuple(str(row[0]) for row in rows)
+
+
 def rewards(
     ledger: LedgerHandle, where: Filter = EVERYTHING, *, limit: int = 100, offset: int = 0, newest: bool = True
 ) -> Page[RewardLine]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from audit import bundle_stages
+from audit.bundle_batch import BundleBatch
 from audit.expectations import expectations
 from ledger import queries
 from ledger.attempts import attempts
@@ -60,21 +61,16 @@ def every_bundle_is_decided(
 def splits_are_disjoint(
     context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
 ) -> dg.AssetCheckResult:
-    """No content of an admitted bundle is in two splits: neither request nor initial state, nor what its proposer keeps apart."""
+    """Admitted bundles of two splits share neither request, nor text and initial state, nor a family, wording, pool of names or group."""
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
         found = bundle_stages.admitted_bundles(lab)
-    seen: dict[tuple[str, str], set[str]] = {}
-    for bundle, admission in found.rows:
-        if admission.admitted:
-            kept = {name: str(bundle.draft.provenance[name]) for name in ("family", "wording", "names") if name in bundle.draft.provenance}
-            for key in ({"task": bundle.bundle_id} | kept).items():
-                seen.setdefault(key, set()).add(bundle.draft.split)
-    straddling = [f"{kind} {name[:16]} in {', '.join(sorted(splits))}" for (kind, name), splits in sorted(seen.items()) if len(splits) > 1]
+    kept = BundleBatch([bundle for bundle, admission in found.rows if admission.admitted])
+    straddling = kept.straddling
     return dg.AssetCheckResult(
         passed=not straddling,
-        description=f"{len(seen)} tasks, families, wordings and pools of names" + _named(straddling, "in two splits:"),
-        metadata={"looked at": len(seen), "straddling": len(straddling)},
+        description=f"{len(kept.bundles)} admitted bundles" + _named(straddling, "sharing"),
+        metadata={"admitted": len(kept.bundles), "straddling": len(straddling)},
     )
 
 

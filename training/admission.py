@@ -9,11 +9,11 @@ from ledger.canonical import digest
 from ledger.errors import BundleRefused
 from ledger.events import BundleAdmitted, BundleRejected, BundleSealed, CheckRan, SplitRead
 from ledger.ledger import LedgerHandle
+from ledger.queries import bundle_ids as sealed_ids
+from ledger.queries import fresh
 from training.bundles import load
 
 Use = Literal["batch", "curriculum"]
-KINDS = ("BundleSealed", "BundleAdmitted", "BundleRejected", "CheckRan")
-_PAGE = 1000
 _READER_CHARS = 8
 
 
@@ -36,29 +36,34 @@ class Admission:
     gate_id: str | None
 
 
-def admissions(ledger: LedgerHandle) -> dict[str, Admission]:
-    """Bundle id to its admission, of every sealed bundle of the project, in the order of sealing.
+def admissions(ledger: LedgerHandle, of: Sequence[str] | None = None) -> dict[str, Admission]:
+    """Bundle id to its admission: of those that are asked for and sealed, or of every sealed bundle of the project in the order of sealing.
 
     A bundle needs both gates: a task gate (its newest decision admits it) and an environment gate (its world version has checks by the
     decision's policy, and the newest result of each one whose failure blocks is neither a failure nor an error). A world check that fails
     later takes the admission of all bundles of that world version away.
+
+    Args:
+        of: ids of bundles; only their streams and those of their worlds are read.
     """
-    ledger.barrier()
+    if of is None:
+        fresh(ledger)
+        of = sealed_ids(ledger)
+    else:
+        ledger.barrier()
     sealed: dict[str, BundleSealed] = {}
     decided: dict[str, BundleAdmitted | BundleRejected] = {}
+    for event in ledger.read_streams([f"bundle-{bundle_id}" for bundle_id in of]):
+        body = event.body
+        if isinstance(body, BundleSealed):
+            sealed.setdefault(body.bundle_id, body)
+        elif isinstance(body, BundleAdmitted | BundleRejected):
+            decided[body.bundle_id] = body
     checked: dict[tuple[str, str], dict[str, CheckRan]] = {}
-    since = 0
-    while page := ledger.read(since, kinds=KINDS, limit=_PAGE):
-        since = page[-1].position or since
-        for event in page:
-            body = event.body
-            if isinstance(body, BundleSealed):
-                sealed.setdefault(body.bundle_id, body)
-            elif isinstance(body, BundleAdmitted | BundleRejected):
-                decided[body.bundle_id] = body
-            elif isinstance(body, CheckRan):
-                checked.setdefault((body.subject, body.policy_id), {})[body.check_id] = body
-    return {name: _admission(body, decided.get(name), checked) for name, body in sealed.items()}
+    for event in ledger.read_streams(sorted({f"world-{body.world_id}" for body in sealed.values()})):
+        if isinstance(event.body, CheckRan):
+            checked.setdefault((event.body.subject, event.body.policy_id), {})[event.body.check_id] = event.body
+    return {name: _admission(sealed[name], decided.get(name), checked) for name in of if name in sealed}
 
 
 def admitted(ledger: LedgerHandle, *, split: Split | None = None) -> tuple[str, ...]:
@@ -75,7 +80,7 @@ def require_admitted(ledger: LedgerHandle, bundle_ids: Sequence[str], *, use: Us
     Raises:
         BundleRefused: one was never sealed or not admitted, or is in the test split.
     """
-    known = admissions(ledger)
+    known = admissions(ledger, bundle_ids)
     for bundle_id in bundle_ids:
         found = known.get(bundle_id)
         if found is None:

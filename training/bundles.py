@@ -48,8 +48,8 @@ def register(
     harness: Harness,
     *,
     planted: Iterable[str] = (),
-) -> None:
-    """Append the registrations of a world, its verifiers and a harness; those that are there already stay.
+) -> int:
+    """How many registrations of a world, its verifiers and a harness were new; those that are there already stay.
 
     Args:
         planted: names of verifiers that have a gap on purpose.
@@ -64,7 +64,7 @@ def register(
             planted=bound.ref.name in gaps,
         )  # fmt: skip
         events.append(ledger.new(body, source, method))
-    ledger.append(events)
+    return sum(item.created for item in ledger.append(events).events)
 
 
 def seal(ledger: LedgerHandle, bundles: Sequence[Bundle], *, correlation_id: str | None = None) -> int:

@@ -137,15 +137,15 @@ class Lab:
         run_id = derived_id("run", self.ledger.ledger_id, self.ledger.project, self.experiment_id)
         return Run(run_id, self.experiment_id, round, self.config.seed)
 
-    def record_run(self) -> None:
-        """Append the run's configuration; once."""
+    def record_run(self) -> int:
+        """Append the run's configuration, once; how many events were new."""
         config = self.config.model_dump(mode="json")
         blob, run = self.ledger.pending_json(config), self.run()
         body = RunConfigured(
             run_id=run.run_id, experiment_id=run.experiment_id, name=self.config.name, config=blob.ref, config_digest=digest(config),
             root_seed=self.config.seed,
         )  # fmt: skip
-        self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)])
+        return sum(item.created for item in self.ledger.append([self.ledger.new(body, blob, correlation_id=run.run_id)]).events)
 
     def groups(self, collection: Collection) -> tuple[Group, ...]:
         """The collection's groups with its policy published; ordinary rollouts leave out bundles that the gates rejected.
@@ -171,7 +171,7 @@ class Lab:
 
     @cached_property
     def _rejected(self) -> frozenset[str]:
-        known = admissions(self.ledger)
+        known = admissions(self.ledger, [bundle.bundle_id for bundle in self.bundles])
         return frozenset(name for name, found in known.items() if found.gate_id is not None and not found.admitted)
 
     def _chosen(self, collection: Collection) -> list[Bundle]:

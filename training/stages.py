@@ -38,14 +38,13 @@ class StageReport:
 def worlds(lab: Lab) -> StageReport:
     """The run recorded, and its worlds, verifiers and harness registered."""
     since = lab.ledger.barrier()
-    lab.record_run()
+    created = lab.record_run()
     for name, world in lab.worlds.items():
         judgings = lab.judgings[name]
         planted = [j.verifier.ref.name for j in judgings if hasattr(verifiers[j.verifier.ref.name], "planted_gap")]
-        register(lab.ledger, world, [(j.verifier, j.kind) for j in judgings], lab.harness, planted=planted)
-    until = lab.ledger.barrier()
-    counts = {"worlds": len(lab.worlds), "verifiers": len({j.verifier.ref.method_id for found in lab.judgings.values() for j in found})}
-    return StageReport(since, until, counts | {"new": until - since})
+        created += register(lab.ledger, world, [(j.verifier, j.kind) for j in judgings], lab.harness, planted=planted)
+    used = {judging.verifier.ref.method_id for found in lab.judgings.values() for judging in found}
+    return StageReport(since, lab.ledger.barrier(), {"worlds": len(lab.worlds), "verifiers": len(used), "new": created})
 
 
 def task_bundles(lab: Lab, *, progress: Progress = silent) -> StageReport:

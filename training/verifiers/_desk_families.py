@@ -9,7 +9,7 @@ from typing import Any
 
 from ledger.errors import VerifierFailed
 from training.verifiers import Condition, ConditionStatus, JudgeTask, Verdict
-from training.verifiers._desk_reader import Reader, Row, Truth, every, moment
+from training.verifiers._desk_reader import Reader, Row, Truth, address, every, moment, opposite
 from training.worlds.difference import differences, is_within, pointer
 
 CONDITIONS = ("mailed", "recipients", "cooldown", "exceptions", "matching", "limit", "written", "side_effects")
@@ -132,7 +132,7 @@ class _Case:
         """Every mail that the rule asks for was sent."""
         items: list[Item] = []
         for ticket_id, wanted in self.wanted.items():
-            sent = [_address(mail.get("to")) for mail in self._about(ticket_id)]
+            sent = [address(mail.get("to")) for mail in self._about(ticket_id)]
             missing = [] if wanted is None or (any_recipient and sent) else sorted(wanted.mails - set(sent))
             truth = None if wanted is None or (missing and self.due[ticket_id] is None) else not missing
             items.append((ticket_id, truth, {"ticket_id": ticket_id, "missing": missing, "sent": sent}))
@@ -144,7 +144,7 @@ class _Case:
         for mail_id, mail in self.mails.items():
             for ticket_id in _tickets_of(mail):
                 allowed = self._addresses(ticket_id)
-                truth: Truth = None if allowed is None else any_recipient or _address(mail.get("to")) in allowed
+                truth: Truth = None if allowed is None else any_recipient or address(mail.get("to")) in allowed
                 evidence = {"mail_id": mail_id, "ticket_id": ticket_id, "to": mail.get("to"), "allowed": sorted(allowed or ())}
                 items.append((mail_id, truth, evidence))
         return items
@@ -152,7 +152,7 @@ class _Case:
     def _cooldown(self) -> list[Item]:
         """Nobody is mailed twice about a ticket, and nothing is done about one that was reminded lately."""
         items = self._left_alone(self.reader.cooling)
-        pairs = Counter((ticket_id, _address(mail.get("to"))) for mail in self.mails.values() for ticket_id in _tickets_of(mail))
+        pairs = Counter((ticket_id, address(mail.get("to"))) for mail in self.mails.values() for ticket_id in _tickets_of(mail))
         items += [(ticket_id, count == 1, {"ticket_id": ticket_id, "to": to, "mails": count}) for (ticket_id, to), count in pairs.items()]
         return items
 
@@ -180,13 +180,13 @@ class _Case:
         items: list[Item] = []
         for ticket_id in self.acted if self.rule["cap"] is not None else ():
             row = self.s0["tickets"][ticket_id]
-            else_due = every((self.reader.named(row), _not(self.reader.excepted(row)), _not(self.reader.cooling(row))))
+            else_due = every((self.reader.named(row), opposite(self.reader.excepted(row)), opposite(self.reader.cooling(row))))
             truth = True if else_due is False else None if else_due is None else self.due[ticket_id]
             items.append((ticket_id, truth, {"ticket_id": ticket_id, "owner_id": row.get("owner_id"), "cap": dict(self.rule["cap"])}))
         if self.rule["digest"]:
             sets: dict[Any, set[tuple[str, ...]]] = {}
             for mail in self.mails.values():
-                sets.setdefault(_address(mail.get("to")), set()).add(tuple(_tickets_of(mail)))
+                sets.setdefault(address(mail.get("to")), set()).add(tuple(_tickets_of(mail)))
             items += [(str(to), len(found) == 1, {"to": to, "mails": sorted(map(list, found))}) for to, found in sets.items()]
         return items
 
@@ -220,7 +220,7 @@ class _Case:
         for step in steps:
             kind = step["kind"]
             if kind == "Mail":
-                mails.add(str(_address(self.reader.person(self.reader.contact(step["to"], owner_id)).get("email"))))
+                mails.add(str(address(self.reader.person(self.reader.contact(step["to"], owner_id)).get("email"))))
             elif kind == "HandTo":
                 owner_id = columns["owner_id"] = self.reader.contact(step["to"], owner_id)
             elif kind == "AddTag":
@@ -268,14 +268,6 @@ def _cell(row: Row, column: str) -> Any:
 
 def _tickets_of(mail: Row) -> list[str]:
     return [str(mail.get("ticket_id")), *mail.get("also", ())]
-
-
-def _address(value: Any) -> str | None:
-    return value.strip().casefold() if isinstance(value, str) else None
-
-
-def _not(truth: Truth) -> Truth:
-    return None if truth is None else not truth
 
 
 def _condition(name: str, items: Sequence[Item]) -> Condition:

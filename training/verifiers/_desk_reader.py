@@ -32,6 +32,11 @@ def _moment(value: str) -> datetime | None:
         return None
 
 
+def address(value: Any) -> str | None:
+    """An e-mail address without outer spaces and in lower case, or None when `value` is not text."""
+    return value.strip().casefold() if isinstance(value, str) else None
+
+
 def every(truths: Iterable[Truth]) -> Truth:
     """Whether all are true: one false decides, else one unknown leaves it open."""
     seen = list(truths)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ledger.errors import VerifierFailed
 from training.verifiers import Condition, ConditionStatus, JudgeTask
-from training.verifiers._desk_reader import moment
+from training.verifiers._desk_reader import address, moment
 from training.worlds.difference import differences, is_within, pointer
 
 Item = tuple[str, bool | None, Mapping[str, Any]]
@@ -177,11 +177,6 @@ def only_matching(case: Case) -> Condition:
         status = False if ticket is None else case.matches(ticket)
         items.append((mail_id, status, {"mail_id": mail_id, "ticket_id": mail.get("ticket_id"), **columns}))
     return _condition("C6", items)
-
-
-def address(value: Any) -> str | None:
-    """An e-mail address without outer spaces and in lower case, or None when `value` is not text."""
-    return value.strip().casefold() if isinstance(value, str) else None
 
 
 def planted(gap: str) -> Callable[[MadeJudge], MadeJudge]:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from audit.bundle_batch import grams_of, more_held_out, pools_of
-from tests.audit.desk_gates import draft, drafts, ran, subject
+from audit.bundle_batch import BundleBatch, grams_of, more_held_out, pools_of
+from tests.audit.desk_gates import draft, drafts, ran, sealed, subject
 
 
 def said(text: str, split: str, name: str, **more: Any) -> Any:
@@ -47,3 +47,16 @@ def test_pools_are_those_that_provenance_names() -> None:
     one = said("a b", "train", "one", provenance={"names": ["n1"]})
     other = said("c d", "test", "other", provenance={"names": ["n1", "n2"]}, initial_state=drafts()[1].initial_state)
     assert "same names n1" in ran("split_leak", subject(one, among=[other]))["split.digest_leak"].reason
+
+
+def test_a_batch_names_what_stands_in_two_splits_and_nothing_else() -> None:
+    one = drafts()[0]
+    apart = replace(one, name="apart", split="test", request={**one.request, "turns": [[{"role": "user", "content": "x"}]]}, provenance={})
+    pooled = replace(apart, name="pooled", provenance={"names": ["a", "b"]})
+    same = replace(one, name="same", provenance={"names": ["b"]})
+    assert BundleBatch([sealed(one), sealed(apart)]).straddling == []
+    assert BundleBatch([sealed(same), sealed(pooled)]).straddling == ["names b of same in test, train"]
+    copied = replace(one, name="copied", split="validation", provenance={})
+    assert BundleBatch([sealed(one), sealed(copied)]).straddling == [
+        f"request of {one.name} in train, validation", f"text and initial state of {one.name} in train, validation",
+    ]  # fmt: skip

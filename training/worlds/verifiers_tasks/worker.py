@@ -13,6 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 
+class RuntimeNeeded(Exception):
+    """A reward asks for the task's runtime, which a recorded conversation does not have: it cannot be scored here, and is an error."""
+
+
 class Adapter:
     """One taskset; `options` hold its id or module `taskset`, the folder `path` where it is, or None, and its `config`."""
 
@@ -71,7 +75,7 @@ class Adapter:
         trace = self._trace(task, messages)
         try:
             if _needs_runtime(reward):
-                raise NotImplementedError("the reward needs the task's runtime, which a recorded conversation does not have")
+                raise RuntimeNeeded(f"{reward.__name__} takes the task's runtime; allowed: rewards of the conversation alone")
             # Each reward gets a trace of its own, so that what one leaves in it does not reach another.
             result = asyncio.run(_awaited(self.decorators.invoke(reward, {"task": task.data, "trace": trace})))
             scores = dict(result) if isinstance(result, dict) else {reward.__name__: result}
