@@ -90,9 +90,14 @@ def test_only_tables_use_sqlmodel() -> None:
     assert users - {name for name in users if name.startswith("migrations/")} == {"ledger/tables.py", "ledger/view_tables.py"}
 
 
+HEAVY = ("training/models/", "training/optimise/", "training/objectives/", "training/rollout/torch_")
+"""Where all is torch; no command and no page imports these before it needs them."""
+
+
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     heavy = re.compile(r"^(from|import) (torch|vllm|transformers)\b", re.MULTILINE)
-    assert [name_of(path) for path in FILES if heavy.search(path.read_text())] == []
+    found = [name_of(path) for path in FILES if heavy.search(path.read_text())]
+    assert [name for name in found if not name.startswith(HEAVY)] == []
 
 
 def test_tests_are_plain_modules_without_patching() -> None:

@@ -4,19 +4,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ledger.errors import SettingsError
 from ledger.events.rollout import RolloutKind
+from training.train_config import Table, TrainTable
 from training.worlds.fault_plan import FaultPlan
 from training.worlds.source import source_names
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TaskSource(_Table):
+class TaskSource(Table):
     """Where task bundles come from.
 
     Attributes:
@@ -41,7 +38,7 @@ class TaskSource(_Table):
         return world
 
 
-class HarnessLimits(_Table):
+class HarnessLimits(Table):
     """Declared limits of the harness."""
 
     calls_per_turn: int = Field(default=12, ge=1)
@@ -50,7 +47,7 @@ class HarnessLimits(_Table):
     wall_s: float = Field(default=900.0, gt=0)
 
 
-class Collection(_Table):
+class Collection(Table):
     """One policy's rollouts.
 
     Attributes:
@@ -83,7 +80,7 @@ class Collection(_Table):
         return self
 
 
-class RunConfig(_Table):
+class RunConfig(Table):
     """An experiment as its file says it."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
@@ -92,7 +89,14 @@ class RunConfig(_Table):
     reward: str = "all_conditions"
     harness: HarnessLimits = HarnessLimits()
     tasks: tuple[TaskSource, ...] = Field(min_length=1)
-    collect: tuple[Collection, ...] = Field(min_length=1)
+    collect: tuple[Collection, ...] = ()
+    train: TrainTable | None = None
+
+    @model_validator(mode="after")
+    def _does_something(self) -> "RunConfig":
+        if not self.collect and self.train is None:
+            raise ValueError("it neither collects nor trains; give [[collect]] or [train]")
+        return self
 
 
 def read_run_config(path: Path) -> RunConfig:

@@ -24,7 +24,17 @@ from ledger.events.task import (
     VerifierRegistered,
     WorldRegistered,
 )
-from ledger.events.training import BatchAssembled, BatchRow, LossWeight, ModelVersionPublished, RunConfigured, UpdateApplied
+from ledger.events.training import (
+    BatchAssembled,
+    BatchRow,
+    DatasetSealed,
+    EvaluationMeasured,
+    LossWeight,
+    ModelVersionPublished,
+    RunConfigured,
+    TrainingRow,
+    UpdateApplied,
+)
 from ledger.events.verdict import ConditionResult, RewardDerived, VerdictGiven
 
 EVENT_CLASSES: tuple[type[EventBody], ...] = (
@@ -32,7 +42,8 @@ EVENT_CLASSES: tuple[type[EventBody], ...] = (
     BundleAdmitted, BundleRejected, SplitRead, GroupDispatched,
     RolloutStarted, ToolCalled, StateSnapshotted, HistoryRewritten, RolloutEnded, FaultInjected, EngineRefreshed,
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
-    BatchAssembled, UpdateApplied, ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
+    BatchAssembled, UpdateApplied, DatasetSealed, EvaluationMeasured,
+    ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
 )  # fmt: skip
 
 __all__ = [
@@ -45,8 +56,10 @@ __all__ = [
     "BundleSealed",
     "CheckRan",
     "ConditionResult",
+    "DatasetSealed",
     "Edge",
     "EngineRefreshed",
+    "EvaluationMeasured",
     "EventBody",
     "FaultInjected",
     "FindingRaised",
@@ -72,6 +85,7 @@ __all__ = [
     "SubjectShredded",
     "TokenArray",
     "ToolCalled",
+    "TrainingRow",
     "UpdateApplied",
     "VerdictGiven",
     "VerifierRegistered",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from ledger.canonical import validated_bytes
 
@@ -33,6 +33,28 @@ class Fields(BaseModel):
     """Base of everything inside a body: strict, frozen, no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _mark_later(schema: dict[str, Any], cls: type[Any]) -> None:
+    for name in cls.later:
+        schema["properties"][name]["later"] = True
+
+
+class Grown(Fields):
+    """Base of what got fields later: `later` names them, and each is left out of the canonical form while it has its default.
+
+    So what was written before it had the field and what is written now without using it have the same bytes and the same hash.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_mark_later)
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _used(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialize(self)
+        fields = type(self).model_fields
+        unused = {name for name in self.later if getattr(self, name) == fields[name].get_default(call_default_factory=True)}
+        return {name: value for name, value in data.items() if name not in unused}
 
 
 class BlobRef(Fields):

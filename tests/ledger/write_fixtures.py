@@ -77,7 +77,9 @@ def _bare(schema: Any, defs: Mapping[str, Any]) -> Any:
         return schema
     if "$ref" in schema:
         return _bare(defs[schema["$ref"].rpartition("/")[2]], defs)
-    properties = {name: _bare(field, defs) for name, field in schema.get("properties", {}).items()}
+    # A record inside a field may grow as a body may: what it got later is left out of the canonical form while it is not used.
+    known = {name: field for name, field in schema.get("properties", {}).items() if not field.get("later")}
+    properties = {name: _bare(field, defs) for name, field in known.items()}
     rest = {key: _bare(value, defs) for key, value in schema.items() if key not in (*PROSE, "properties")}
     return {**rest, "properties": properties} if properties else rest
 

@@ -1,0 +1,59 @@
+"""Hooks of a harness at five points: before and after the model, before and after a tool, context full. One file a hook."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ledger.methods import Family
+
+Point = Literal["before_model", "after_model", "before_tool", "after_tool", "context_full"]
+POINTS: tuple[Point, ...] = ("before_model", "after_model", "before_tool", "after_tool", "context_full")
+Message = Mapping[str, Any]
+AskModel = Callable[[Sequence[Message], str], Awaitable[str]]
+"""(messages, role) to the model's text: a recorded call of its own, such as a summary."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What passes a point: the conversation, and the one thing that is about to happen or has happened.
+
+    Attributes:
+        messages: the conversation as the model is, or was, shown it.
+        tool: before and after a tool: name, arguments and, after, result.
+        prompt_tokens: prompt tokens of the last call, None before the first.
+    """
+
+    messages: tuple[Message, ...]
+    tool: Mapping[str, Any] | None = None
+    prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What a hook changed in the history, for a `HistoryRewritten` event: messages dropped and kept, the summary, and a reason
+    (compaction, truncation, thinking_stripped, ...)."""
+
+    dropped: int
+    kept: int
+    reason: str
+    summary: str | None = None
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """What a hook returns: the payload, its own memory for the next time, and what it rewrote."""
+
+    payload: Payload
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    rewrites: tuple[Rewrite, ...] = ()
+
+
+class Hook(Protocol):
+    """The signature of every hook; it returns the payload as it is at points that do not concern it."""
+
+    async def __call__(self, point: Point, payload: Payload, memory: Mapping[str, Any], ask: AskModel) -> Hooked:
+        """The payload after the hook."""
+        ...
+
+
+hooks: Family[Hook] = Family("training.hooks")
