@@ -182,3 +182,11 @@ class NotSealed(TallyError):
 
 class BundleRefused(TallyError):
     """A bundle that is not admitted, or that is held out, was asked for training."""
+
+
+class BatchRefused(TallyError):
+    """A batch would train on what it must not, or on something other than what was dispatched for it; nothing of it is recorded."""
+
+
+class TrainingBroken(TallyError):
+    """Training cannot go on from what the ledger and the folder of model versions hold."""
