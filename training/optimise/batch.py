@@ -195,7 +195,8 @@ def _check_sampling(judged: JudgedRound, stand: Standing) -> None:
         how = judged.unreproduced.get(rollout_id)
         if how is not None and stand.trains_R[r]:
             raise BatchRefused(
-                f"tokens of rollout {rollout_id} were sampled with {how}, which the trainer does not reproduce; allowed: the plain distribution"
+                f"tokens of rollout {rollout_id} were sampled with {how}, which the trainer does not reproduce;"
+                " allowed: the plain distribution at the stage's temperature"
             )
 
 
