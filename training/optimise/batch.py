@@ -210,12 +210,10 @@ def _check_advantages(view: RolloutView, advantage: Advantages, adv_T: Floats, r
 
 
 def _fallbacks(advantage: Advantages, stand: Standing) -> dict[str, float]:
-    counters: dict[str, float] = {f"advantage:{name}": count for name, count in advantage.counters.items()}
+    counters: dict[str, float] = {name: count for name, count in advantage.counters.items() if count}
     counters |= {f"invariant:{name}": float(value) for name, value in advantage.invariants.items()}
-    for r, path in enumerate(advantage.path_R):
-        if path != "native" and stand.trains_R[r]:
-            counters[path] = counters.get(path, 0) + 1
-    return counters
+    taken = [path for path, trains in zip(advantage.path_R, stand.trains_R, strict=True) if trains and path != "native"]
+    return counters | {path: taken.count(path) for path in taken if path not in counters}
 
 
 def _rows_left_out(view: RolloutView, stand: Standing, covered_T: Bools) -> dict[str, float]:
