@@ -88,7 +88,11 @@ def test_groups_without_variance_are_counted_and_dropped_where_asked() -> None:
     kept, dropped = made(*rolled), made(*rolled, by=recipe(zero_variance="drop"))
     assert kept.counters["zero_variance_groups"] == dropped.counters["zero_variance_groups"] == 1
     assert [row.trains for row in batch_rows(kept)[0]] == [True] * 5
-    assert [(row.trains, row.reason) for row in batch_rows(dropped)[0]][:3] == [(False, "zero_variance"), (False, "zero_variance"), (True, None)]
+    assert [(row.trains, row.reason) for row in batch_rows(dropped)[0]][:3] == [
+        (False, "zero_variance"),
+        (False, "zero_variance"),
+        (True, None),
+    ]
     assert kept.counters["fallback:singleton"] == 1
 
 
