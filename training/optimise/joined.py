@@ -3,12 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from ledger.errors import BatchRefused
-from ledger.events import ModelCalled, RewardDerived
+from ledger.events import RewardDerived
 from training.rewards import Scored
-
-_UNUSED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
-"""Request fields that change the distribution, with the values at which they do not."""
-_CONSTRAINTS = ("logit_bias", "bad_words", "response_format", "guided_json", "guided_regex", "guided_grammar", "structured_outputs")
 
 
 def joined_rewards(
@@ -46,35 +42,17 @@ def joined_rewards(
     return scored, tuple(body.reward_id for body in bodies)
 
 
-def unreproduced(calls: Iterable[ModelCalled], *, temperature: float) -> dict[str, str]:
+def unreproduced(rollout_ids: Sequence[str], processed_R: Sequence[tuple[str, ...]], *, temperature: float) -> dict[str, str]:
     """Rollout id to how its tokens were sampled, for those that a trainer which divides by `temperature` alone does not reproduce.
 
     Args:
-        calls: answered calls whose tokens may be trained on.
+        rollout_ids, processed_R: along R: how the sampling of its trained calls differed from the plain distribution, with the mode of
+            their log-probabilities.
         temperature: that the trainer's log-probabilities are taken at.
     """
-    found: dict[str, str] = {}
-    for call in calls:
-        if call.rollout_id is None or call.sampled_ids is None:
-            continue
-        how = _departure(call, temperature)
-        if how is not None:
-            found.setdefault(call.rollout_id, how)
-    return found
-
-
-def _departure(call: ModelCalled, temperature: float) -> str | None:
-    sampling = call.sampling
-    own = sampling.get("temperature")
-    own = 1.0 if own is None else own
-    if own != temperature:
-        return f"temperature {own} where the trainer has {temperature}"
-    for name, plain in _UNUSED.items():
-        if sampling.get(name) not in (None, plain, -1 if name == "top_k" else plain):
-            return f"{name} {sampling[name]}"
-    for name in _CONSTRAINTS:
-        if sampling.get(name) is not None:
-            return name
-    if temperature != 1.0 and call.logprobs is not None and call.logprobs_mode != "processed_logprobs":
-        return f"temperature {temperature} and logprobs_mode {call.logprobs_mode}"
-    return None
+    expected = () if temperature == 1 else (f"temperature {temperature} (processed_logprobs)",)
+    return {
+        rollout_id: ", ".join(processed) or "temperature 1"
+        for rollout_id, processed in zip(rollout_ids, processed_R, strict=True)
+        if processed != expected
+    }

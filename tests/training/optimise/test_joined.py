@@ -1,12 +1,9 @@
 """Rewards are joined by id, and sampling that the trainer does not reproduce is named."""
 
-from typing import Any
-
 import pytest
 
 from ledger.errors import BatchRefused
-from ledger.events import ModelCalled, RewardDerived
-from ledger.events.model_call import TokenArray
+from ledger.events import RewardDerived
 from training.optimise.joined import joined_rewards, unreproduced
 
 RULE = "a" * 64
@@ -16,14 +13,6 @@ def derived(rollout_id: str, value: float | None, *, verdict: str | None = "v", 
     return RewardDerived(
         reward_id=name or f"w-{rollout_id}-{verdict}", rollout_id=rollout_id, rule="r", rule_id=rule, verdict_ids=[] if verdict is None else [verdict],
         value=value, reason="", terms={"share": value},
-    )  # fmt: skip
-
-
-def call(**sampling: Any) -> ModelCalled:
-    array = TokenArray(count=1, commitment="0" * 64)
-    return ModelCalled(
-        call_id="c", rollout_id="r", index=0, participant="p", role="agent", status="completed", attempts=1, latency_s=0.1, sampling=sampling,
-        sampled_ids=array, logprobs=array, logprobs_mode="processed_logprobs",
     )  # fmt: skip
 
 
@@ -55,18 +44,20 @@ def test_a_rollout_without_a_reward_event_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampling", "temperature", "how"),
+    ("processed", "temperature", "how"),
     [
-        ({}, 1.0, None),
-        ({"temperature": 1.0, "top_p": 1.0, "top_k": -1}, 1.0, None),
-        ({"temperature": 0.7}, 0.7, None),
-        ({"temperature": 0.7}, 1.0, "temperature 0.7"),
-        ({}, 0.7, "temperature 1.0"),
-        ({"temperature": 1.0, "top_p": 0.9}, 1.0, "top_p 0.9"),
-        ({"temperature": 1.0, "min_p": 0.1}, 1.0, "min_p 0.1"),
-        ({"response_format": "json"}, 1.0, "response_format"),
+        ((), 1.0, None),
+        (("temperature 0.7 (processed_logprobs)",), 0.7, None),
+        (("temperature 0.7 (raw_logprobs)",), 0.7, "temperature 0.7 (raw_logprobs)"),
+        (("temperature 0.7 (processed_logprobs)",), 1.0, "temperature 0.7 (processed_logprobs)"),
+        ((), 0.7, "temperature 1"),
+        (
+            ("temperature 0.7 (processed_logprobs)", "top_p 0.9 (processed_logprobs)"),
+            0.7,
+            "temperature 0.7 (processed_logprobs), top_p 0.9 (processed_logprobs)",
+        ),
     ],
 )
-def test_sampling_other_than_by_temperature_is_named(sampling: dict[str, Any], temperature: float, how: str | None) -> None:
-    found = unreproduced([call(**sampling)], temperature=temperature)
-    assert found == {} if how is None else found["r"].startswith(how)
+def test_sampling_other_than_by_the_trainers_temperature_is_named(processed: tuple[str, ...], temperature: float, how: str | None) -> None:
+    # F9: with a nucleus, exp(trainer - engine) is the kept mass for every token.
+    assert unreproduced(["r"], [processed], temperature=temperature) == ({} if how is None else {"r": how})
