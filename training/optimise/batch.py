@@ -1,7 +1,7 @@
 """A round of judged rollouts as what an update is computed from: who votes, who trains, advantages and explicit weights. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class JudgedRound:
         reward: along R, joined by rollout id.
         reward_id_R: the reward that each value is; None where nothing was rewarded.
         unreproduced: rollout id to how its tokens were sampled, where the trainer does not reproduce that.
+        counters: of what was built and left out on the way from calls to rows.
     """
 
     view: RolloutView
@@ -33,6 +34,7 @@ class JudgedRound:
     reward: Scored
     reward_id_R: tuple[str | None, ...]
     unreproduced: Mapping[str, str]
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,12 @@ def assemble(judged: JudgedRound, recipe: Recipe, *, dispatched: Collection[str]
     _check_advantages(view, advantage, adv_T, recipe)
     part_R = cut(view, stand.trains_R, recipe.updates)
     terms = tuple(_term(term, view, covered_T, part_R, stand.factor_R) for term in recipe.terms)
-    counters: dict[str, float] = {**stand.counters, **_fallbacks(advantage, stand), **_rows_left_out(view, stand, covered_T)}
+    counters: dict[str, float] = {
+        **judged.counters,
+        **stand.counters,
+        **_fallbacks(advantage, stand),
+        **_rows_left_out(view, stand, covered_T),
+    }
     if recipe.shuffle_seed is not None:
         counters["shuffled_rewards"] = sum(value is not None for value in reward.value_R)
     if (parts := len(np.unique(part_R[part_R >= 0]))) < recipe.updates:

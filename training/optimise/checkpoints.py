@@ -47,11 +47,11 @@ class OptimiserState:
     """An optimiser's state after an update.
 
     Attributes:
-        state: as `torch.optim.Optimizer.state_dict` gives it.
+        tensors: by name.
         cursor: where the training stands: stage, steps taken and the like.
     """
 
-    state: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
     cursor: Mapping[str, Any]
 
 
@@ -95,12 +95,11 @@ class Checkpoints:
 
     def keep_state(self, update_id: str, state: OptimiserState) -> str:
         """Hex SHA-256 of the optimiser's state, durable from now on."""
-        tensors, rest = _taken_apart(state.state)
         with _scratch(self.root) as scratch:
             made = Path(scratch) / "state"
             made.mkdir()
-            save_file(tensors, str(made / TENSORS))
-            about = {"cursor": dict(state.cursor), "rest": rest, "tensors_sha256": _sha256(made / TENSORS)}
+            save_file(dict(state.tensors), str(made / TENSORS))
+            about = {"cursor": dict(state.cursor), "tensors_sha256": _sha256(made / TENSORS)}
             (made / STATE).write_text(json.dumps(about, sort_keys=True, allow_nan=False), encoding="utf-8")
             _move(made, self.root / STATES / update_id)
         return self.state_digest(update_id)
@@ -129,7 +128,7 @@ class Checkpoints:
         about = json.loads((folder / STATE).read_text(encoding="utf-8"))
         if _sha256(folder / TENSORS) != about["tensors_sha256"]:
             raise TrainingBroken(f"{folder / TENSORS} is not what was kept after update {update_id}")
-        return OptimiserState(_put_together(load_file(str(folder / TENSORS)), about["rest"]), about["cursor"])
+        return OptimiserState(load_file(str(folder / TENSORS)), about["cursor"])
 
     def discard_orphans(self, *, versions: Collection[str], updates: Collection[str]) -> dict[str, int]:
         """How many folders were deleted because no event names them: versions, optimiser states, and what was being made.
@@ -195,26 +194,3 @@ def _sync(path: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _taken_apart(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a `state_dict` by `<parameter>.<name>`, and what else it holds, as JSON."""
-    tensors: dict[str, Tensor] = {}
-    values: dict[str, dict[str, Any]] = {}
-    for number, entries in state["state"].items():
-        values[str(number)] = {}
-        for name, value in entries.items():
-            if isinstance(value, Tensor):
-                tensors[f"{number}.{name}"] = value.detach().cpu().contiguous().clone()
-            else:
-                values[str(number)][name] = value
-    return tensors, {"values": values, "param_groups": state["param_groups"]}
-
-
-def _put_together(tensors: Mapping[str, Tensor], rest: Mapping[str, Any]) -> dict[str, Any]:
-    state: dict[int, dict[str, Any]] = {int(number): dict(values) for number, values in rest["values"].items()}
-    for key, tensor in tensors.items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = tensor
-    groups = [{key: tuple(value) if key == "betas" else value for key, value in group.items()} for group in rest["param_groups"]]
-    return {"state": state, "param_groups": groups}

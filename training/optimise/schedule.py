@@ -72,12 +72,3 @@ def place_of(places: Sequence[Place], label: str) -> Place:
 def stream_seed(root_seed: int, stream: Stream, *parts: str | int) -> int:
     """The seed of a named random stream at a place: 31 bits, a function of the root seed, the name and the place alone."""
     return call_seed(root_seed, stream, *parts)
-
-
-def learning_rate_factor(step: int, total: int, *, warmup_steps: int, decay: Literal["none", "linear"]) -> float:
-    """The factor on the peak learning rate at step `step` (from 0) of `total`: linear up to the peak, then level or linear to zero."""
-    if step < warmup_steps:
-        return (step + 1) / warmup_steps
-    if decay == "none":
-        return 1.0
-    return max(0.0, (total - step) / max(1, total - warmup_steps))

@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.errors import SettingsError
-from training.optimise.schedule import STEPS_A_VERSION, learning_rate_factor, place_of, schedule, stream_seed
+from training.optimise.schedule import STEPS_A_VERSION, place_of, schedule, stream_seed
 from training.train_config import TrainTable
 
 TRAIN = TrainTable.model_validate({
@@ -43,9 +43,3 @@ def test_streams_differ_by_name_and_place_alone() -> None:
         stream_seed(8, "data", "rl", 0),
     ]
     assert len(set(seeds)) == 4 and stream_seed(7, "data", "rl", 0) == seeds[0]
-
-
-def test_the_learning_rate_warms_up_and_decays() -> None:
-    factors = [learning_rate_factor(step, 6, warmup_steps=2, decay="linear") for step in range(6)]
-    assert factors == [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
-    assert [learning_rate_factor(step, 6, warmup_steps=0, decay="none") for step in range(6)] == [1.0] * 6
