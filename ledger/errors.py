@@ -182,3 +182,11 @@ class NotSealed(TallyError):
 
 class BundleRefused(TallyError):
     """A bundle that is not admitted, or that is held out, was asked for training."""
+
+
+class UpdateRefused(TallyError):
+    """An update cannot be computed from what it was given, or would not be the one that was asked for."""
+
+
+class AdapterError(TallyError):
+    """An adapter does not fit the model or the folder that it was asked for."""
