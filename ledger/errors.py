@@ -182,3 +182,7 @@ class NotSealed(TallyError):
 
 class BundleRefused(TallyError):
     """A bundle that is not admitted, or that is held out, was asked for training."""
+
+
+class PolicyFolderError(TallyError):
+    """A policy folder lacks a file, holds one that does not fit, or is not to be trained or served as it is."""
