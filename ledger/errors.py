@@ -132,6 +132,14 @@ class MethodError(TallyError):
     """A method's name or parameters do not fit its family."""
 
 
+class UpdateRefused(TallyError):
+    """An update cannot be computed from what it was given, or would not be the one that was asked for."""
+
+
+class AdapterError(TallyError):
+    """An adapter does not fit the model or the folder that it was asked for."""
+
+
 class SandboxUnavailable(TallyError):
     """A sandbox cannot be made on this machine."""
 
@@ -184,9 +192,5 @@ class BundleRefused(TallyError):
     """A bundle that is not admitted, or that is held out, was asked for training."""
 
 
-class UpdateRefused(TallyError):
-    """An update cannot be computed from what it was given, or would not be the one that was asked for."""
-
-
-class AdapterError(TallyError):
-    """An adapter does not fit the model or the folder that it was asked for."""
+class PolicyFolderError(TallyError):
+    """A policy folder lacks a file, holds one that does not fit, or is not to be trained or served as it is."""
