@@ -199,5 +199,6 @@ class BatchRefused(TallyError):
 class TrainingBroken(TallyError):
     """Training cannot go on from what the ledger and the folder of model versions hold."""
 
+
 class PolicyFolderError(TallyError):
     """A policy folder lacks a file, holds one that does not fit, or is not to be trained or served as it is."""

@@ -64,7 +64,9 @@ class Scorer(nn.Module):
             parts = [self._picked(head, hidden, next_N, entropy)]
         else:
             cuts = zip(hidden.split(at_once), next_N.split(at_once), strict=True)
-            parts = [checkpoint(self._picked, head, part, ids, entropy, use_reentrant=False, preserve_rng_state=False) for part, ids in cuts]
+            parts = [
+                checkpoint(self._picked, head, part, ids, entropy, use_reentrant=False, preserve_rng_state=False) for part, ids in cuts
+            ]
         logprob_N = torch.cat([logprob for logprob, _ in parts])
         return logprob_N, torch.cat([part for _, part in parts if part is not None]) if entropy else None
 
