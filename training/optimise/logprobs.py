@@ -14,65 +14,61 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ledger.errors import UpdateRefused
+from training.models.causal_lm import CausalLM, Foreign, Grid
 from training.optimise.micro_batches import MicroBatch, micro_batch, pack, row_spans, units
 from training.view import Bools, Floats, Ints
 
 Precision = Literal["weights", "bfloat16"]
-"""`weights` computes in the dtype of the weights; `bfloat16` runs the layers below the output layer under autocast. That is safe for
-matrix products: weights, their gradients and the optimiser's state stay as loaded, and normalisations and softmax stay in float32. The
-output layer is not autocast, because rounding a logit of 16 to bfloat16 moves its log-probability by up to 0.06 nats, and so the ratio by 6 %."""
+"""`weights` computes in the dtype of the weights; `bfloat16` runs matrix products and attention under autocast. That is safe for the
+gradient: weights, their gradients and the optimiser's state stay as loaded, normalisations, log-softmax and every sum of the loss stay in
+float32. It is not safe for ratios against an engine in another precision, so the gap to the behaviour policy is measured in every update."""
 LOGITS_AT_ONCE = 2**24
 """Above so many logits (64 MiB in float32) they are computed in parts, and again in the backward pass, instead of kept."""
 
 
 class Scorer(nn.Module):
-    """A causal language model that says what it thinks of given tokens at given places alone.
+    """A causal language model that says what it thinks of given tokens of packed rows, and of no others.
 
-    The output layer sees only places whose next token is asked for. Models that change their logits after the output layer
-    (soft-capping, scaling) are noticed by a trial on two tokens and run whole; `split` says which it is.
+    The output layer sees only the places whose next token is asked for. Models that change their logits after the output layer
+    (soft-capping, scaling) are noticed by a trial on two tokens and run whole; `way` says which it is.
 
     Args:
-        model: in the style of Hugging Face, also wrapped by peft: `model(input_ids=…)` gives `.logits`, or a tensor.
+        model: one that takes packed rows (`training.models.causal_lm.RowModel`), or one in the style of Hugging Face, where
+            `model(input_ids=...)` gives `.logits`; also wrapped by peft.
         precision: of the computation.
         temperature: logits are divided by it, as the engine that sampled did.
     """
 
     def __init__(self, model: nn.Module, *, precision: Precision = "weights", temperature: float = 1.0) -> None:
         super().__init__()
-        self.model = model
+        self.model = model.inner if isinstance(model, Foreign) else model
         self.precision = precision
         self.temperature = temperature
-        self.split = self._same_in_parts()
+        self.way: Literal["rows", "split", "whole"] = "rows" if isinstance(self._base(), CausalLM) else self._trial()
 
-    def forward(self, ids_QW: Tensor, place_N: Tensor, next_N: Tensor, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Log-probability of `next_N` after each place of the padded rows, and the entropy there (without gradient), in nats.
+    def forward(self, ids_T: Tensor, row_T: Tensor, at_N: Tensor, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Log-probability of each token `at_N`, and the entropy (without gradient) of what it was taken from, in nats.
 
         Float32, or float64 for a model in float64.
 
         Args:
-            ids_QW: rows padded on the right.
-            place_N: places in `ids_QW` read row after row.
-            next_N: token ids.
+            ids_T, row_T: packed rows.
+            at_N: indices along T of tokens that are not the first of their row.
             entropy: whether it is asked for.
         """
-        with torch.autocast(ids_QW.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            hidden = (self._hidden(ids_QW) if self.split else self._logits(ids_QW)).flatten(0, 1)[place_N]
-        head = self._head() if self.split else nn.Identity()
-        vocabulary = int(head.weight.shape[0]) if isinstance(head, nn.Linear) else int(hidden.shape[-1])
-        at_once = max(1, LOGITS_AT_ONCE // vocabulary)
-        if len(next_N) <= at_once:
-            parts = [self._picked(head, hidden, next_N, entropy)]
-        else:
-            cuts = zip(hidden.split(at_once), next_N.split(at_once), strict=True)
-            parts = [
-                checkpoint(self._picked, head, part, ids, entropy, use_reentrant=False, preserve_rng_state=False) for part, ids in cuts
-            ]
-        logprob_N = torch.cat([logprob for logprob, _ in parts])
-        return logprob_N, torch.cat([part for _, part in parts if part is not None]) if entropy else None
+        with torch.autocast(ids_T.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+            hidden = self._before_output(ids_T, row_T, at_N - 1)
+        head = self._base().get_output_embeddings() if self.way == "split" else nn.Identity()
+        at_once = max(1, LOGITS_AT_ONCE // int(head.weight.shape[0] if self.way == "split" else hidden.shape[-1]))
+        next_N = ids_T[at_N]
+        if len(at_N) <= at_once:
+            return self._picked(head, hidden, next_N, entropy)
+        cuts = zip(hidden.split(at_once), next_N.split(at_once), strict=True)
+        parts = [checkpoint(self._picked, head, part, ids, entropy, use_reentrant=False, preserve_rng_state=False) for part, ids in cuts]
+        return torch.cat([logprob for logprob, _ in parts]), torch.cat([spread for _, spread in parts]) if entropy else None
 
-    def _picked(self, head: nn.Module, hidden_NH: Tensor, next_N: Tensor, entropy: bool) -> tuple[Tensor, Tensor | None]:
-        weight = getattr(head, "weight", None)
-        logits = head(hidden_NH if weight is None else hidden_NH.to(weight.dtype))
+    def _picked(self, head: nn.Module, hidden: Tensor, next_N: Tensor, entropy: bool) -> tuple[Tensor, Tensor | None]:
+        logits = head(hidden.to(head.weight.dtype) if isinstance(head, nn.Linear) else hidden)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.temperature != 1.0:
             logits = logits / self.temperature
@@ -85,28 +81,26 @@ class Scorer(nn.Module):
     def _base(self) -> Any:
         return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
 
-    def _head(self) -> nn.Module:
-        head: nn.Module = self._base().get_output_embeddings()
-        return head
+    def _before_output(self, ids_T: Tensor, row_T: Tensor, at_N: Tensor) -> Tensor:
+        """Logits at the places, or what the output layer makes them from."""
+        if self.way == "rows":
+            logits: Tensor = self.model(ids_T, row_T, at_N)
+            return logits
+        # Padding stands behind a row's own tokens, so the causal mask alone keeps it out of sight.
+        grid = Grid(row_T)
+        out = (self._base().get_decoder() if self.way == "split" else self.model)(input_ids=grid.spread(ids_T), use_cache=False)
+        rectangle: Tensor = out[0]
+        return rectangle.flatten(0, 1).index_select(0, grid.place_T[at_N])
 
-    def _hidden(self, ids_QW: Tensor) -> Tensor:
-        out = self._base().get_decoder()(input_ids=ids_QW, use_cache=False)
-        hidden: Tensor = out if isinstance(out, Tensor) else out.last_hidden_state
-        return hidden
-
-    def _logits(self, ids_QW: Tensor) -> Tensor:
-        out = self.model(input_ids=ids_QW)
-        logits: Tensor = out if isinstance(out, Tensor) else out.logits
-        return logits
-
-    def _same_in_parts(self) -> bool:
+    def _trial(self) -> Literal["split", "whole"]:
         base = self._base()
-        if not (hasattr(base, "get_decoder") and hasattr(base, "get_output_embeddings")) or base.get_output_embeddings() is None:
-            return False
+        if not hasattr(base, "get_decoder") or base.get_output_embeddings() is None:
+            return "whole"
         with evaluating(self.model), torch.no_grad():
             ids = torch.tensor([[1, 2]], device=next(self.model.parameters()).device)
-            whole, parts = self._logits(ids), self._head()(self._hidden(ids))
-        return torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3)
+            whole = self.model(input_ids=ids, use_cache=False)[0]
+            parts = base.get_output_embeddings()(base.get_decoder()(input_ids=ids, use_cache=False)[0])
+        return "split" if torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3) else "whole"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +123,19 @@ def scorer_of(model: nn.Module | Scorer, *, precision: Precision = "weights", te
     return model if isinstance(model, Scorer) else Scorer(model, precision=precision, temperature=temperature)
 
 
-def score_micro_batch(scorer: Scorer, micro: MicroBatch, wanted_T: Bools, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Log-probability (and entropy) along the micro-batch's T, with gradient where the model has one; 0 where not wanted or first in its row."""
+def score_micro_batch(
+    scorer: Scorer, micro: MicroBatch, id_T: NDArray[np.int32], wanted_T: Bools, *, entropy: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probability (and entropy) along the micro-batch's T, with gradient where the model has one; 0 where not wanted or first in its row.
+
+    Args:
+        id_T: of the batch.
+        wanted_T: along the micro-batch's T.
+    """
     device = next(scorer.parameters()).device
-    at = micro.predicted(wanted_T)
-    place = micro.place_T[at]
-    ids_QW = torch.from_numpy(micro.ids_QW).to(device)
-    at_N, place_N = torch.from_numpy(at).to(device), torch.from_numpy(place).to(device)
-    logprob_N, entropy_N = scorer(ids_QW, place_N - 1, ids_QW.flatten()[place_N], entropy=entropy)
+    at_N = torch.from_numpy(micro.predicted(wanted_T)).to(device)
+    ids_T = torch.from_numpy(id_T[micro.token_T].astype(np.int64)).to(device)
+    logprob_N, entropy_N = scorer(ids_T, torch.from_numpy(micro.row_T).to(device), at_N, entropy=entropy)
     blank = logprob_N.new_zeros(len(wanted_T))
     return blank.index_copy(0, at_N, logprob_N), None if entropy_N is None else blank.index_copy(0, at_N, entropy_N)
 
@@ -169,14 +168,14 @@ def token_scores(
     places = tokens = 0
     with evaluating(scorer), torch.no_grad():
         for rows in pack(units(np.unique(row_T[wanted])), length_Q, micro_tokens=micro_tokens):
-            micro = micro_batch(rows, id_T, start_Q, length_Q)
+            micro = micro_batch(rows, start_Q, length_Q)
             asked = wanted[micro.token_T]
             at = micro.predicted(asked)
-            new, spread = score_micro_batch(scorer, micro, asked, entropy=entropy)
+            new, spread = score_micro_batch(scorer, micro, id_T, asked, entropy=entropy)
             logprob_T[micro.token_T[at]] = new.double().cpu().numpy()[at]
             if entropy_T is not None and spread is not None:
                 entropy_T[micro.token_T[at]] = spread.double().cpu().numpy()[at]
-            places, tokens = places + micro.ids_QW.size, tokens + len(micro.token_T)
+            places, tokens = places + micro.places, tokens + len(micro.token_T)
     return TokenScores(logprob_T, entropy_T, 1 - tokens / places if places else 0.0)
 
 

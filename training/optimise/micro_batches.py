@@ -1,10 +1,9 @@
-"""Which whole rows go through the model together, padded on the right. Pure."""
+"""Which whole rows go through the model together. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ledger.errors import UpdateRefused
 from training.view import Bools, Ints
@@ -14,29 +13,30 @@ NO_PAIRS: Ints = np.zeros((0, 2), dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
-    """Rows as the model takes them, and where their tokens stand along T of the batch.
-
-    Padding stands right of every row: under causal attention no token of a row sees it, so neither a mask nor position ids are needed.
+    """Whole rows that go through the model together, one after another.
 
     Attributes:
         rows_Q: indices of the rows in the batch.
-        ids_QW: token ids, padded on the right to the longest row.
-        token_T: index in the batch of each token of the micro-batch, row after row.
+        token_T: index in the batch of each token.
         row_T: index into `rows_Q` of each token.
-        place_T: index of each token in `ids_QW` read row after row.
+        width: length of the longest row.
     """
 
     rows_Q: Ints
-    ids_QW: NDArray[np.int64]
     token_T: Ints
     row_T: Ints
-    place_T: Ints
+    width: int
+
+    @property
+    def places(self) -> int:
+        """Places in the rectangle of rows × longest row, padding included."""
+        return len(self.rows_Q) * self.width
 
     def predicted(self, wanted_T: Bools) -> Ints:
         """Indices along the micro-batch's T of the wanted tokens that have a token before them in their row."""
-        first_T = np.ones(len(self.row_T), dtype=np.bool_)
-        first_T[1:] = self.row_T[1:] != self.row_T[:-1]
-        return np.flatnonzero(wanted_T & ~first_T)
+        follows_T = np.zeros(len(self.row_T), dtype=np.bool_)
+        follows_T[1:] = self.row_T[1:] == self.row_T[:-1]
+        return np.flatnonzero(wanted_T & follows_T)
 
 
 def row_spans(row_T: Ints, rows: int) -> tuple[Ints, Ints]:
@@ -101,13 +101,9 @@ def shares(units_U: Sequence[Ints], length_Q: Ints, ranks: int) -> list[list[Int
     return dealt
 
 
-def micro_batch(rows_Q: Ints, id_T: NDArray[np.int32], start_Q: Ints, length_Q: Ints) -> MicroBatch:
+def micro_batch(rows_Q: Ints, start_Q: Ints, length_Q: Ints) -> MicroBatch:
     """The rows as one micro-batch."""
     lengths = length_Q[rows_Q]
-    width = int(lengths.max())
     row_T = np.repeat(np.arange(len(rows_Q)), lengths)
     offset_T = np.arange(len(row_T)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    token_T, place_T = start_Q[rows_Q][row_T] + offset_T, row_T * width + offset_T
-    ids = np.zeros(len(rows_Q) * width, dtype=np.int64)
-    ids[place_T] = id_T[token_T]
-    return MicroBatch(rows_Q, ids.reshape(len(rows_Q), width), token_T, row_T, place_T)
+    return MicroBatch(rows_Q, start_Q[rows_Q][row_T] + offset_T, row_T, int(lengths.max()))
