@@ -202,3 +202,7 @@ class TrainingBroken(TallyError):
 
 class PolicyFolderError(TallyError):
     """A policy folder lacks a file, holds one that does not fit, or is not to be trained or served as it is."""
+
+
+class TraceError(TallyError):
+    """A recorded conversation cannot become a supervised row without bending it."""

@@ -11,7 +11,7 @@ from torch.nn import functional
 from ledger.errors import PolicyFolderError
 from training.models.folder import read_config, weights_of
 
-_PLAIN = ("attention_bias", "mlp_bias", "attention_dropout", "pretraining_tp")
+_PLAIN = {"attention_bias": False, "mlp_bias": False, "attention_dropout": 0.0, "pretraining_tp": 1}
 
 
 class RowModel(Protocol):
@@ -179,8 +179,9 @@ def unfit(config: Mapping[str, Any]) -> str | None:
         return f"model_type is {config.get('model_type')!r}; allowed: llama"
     if (act := config.get("hidden_act", "silu")) != "silu":
         return f"hidden_act is {act!r}; allowed: silu"
-    if odd := next((name for name in _PLAIN if config.get(name) not in (None, False, 0, 0.0, 1)), None):
-        return f"{odd} is {config[odd]!r}; allowed: off"
+    for name, plain in _PLAIN.items():
+        if config.get(name, plain) != plain:
+            return f"{name} is {config[name]!r}; allowed: {plain!r}"
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if (kind := scaling.get("rope_type", scaling.get("type", "default"))) != "default":
         return f"rope_type is {kind!r}; allowed: default"

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,22 @@ class Chat:
         """The token that ends a message."""
         return int(self._tokenizer.eos_token_id)
 
-    def ids(self, messages: list[dict[str, Any]], *, answering: bool) -> list[int]:
-        """Token ids of the messages, with the opening of the answer to come where `answering`."""
-        found = self._tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=answering, return_dict=False)
-        return [int(token) for token in found]
+    def rendered(self, messages: Sequence[Mapping[str, Any]], *, answering: bool) -> str:
+        """The text that the template makes of the messages, with the opening of the answer to come where `answering`."""
+        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=answering))
 
-    def text(self, ids: list[int]) -> str:
+    def encoded(self, rendered: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids of a rendered text, and for each the place of its characters."""
+        found = self._tokenizer(rendered, add_special_tokens=False, return_offsets_mapping=True)
+        return [int(token) for token in found["input_ids"]], [(int(a), int(b)) for a, b in found["offset_mapping"]]
+
+    def ids(self, messages: Sequence[Mapping[str, Any]], *, answering: bool) -> list[int]:
+        """Token ids of the messages, with the opening of the answer to come where `answering`."""
+        return self.encoded(self.rendered(messages, answering=answering))[0]
+
+    def text(self, ids: Sequence[int]) -> str:
         """The text of sampled tokens without special ones."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
 
 def _as_bytes(word: str) -> str:

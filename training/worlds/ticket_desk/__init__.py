@@ -8,6 +8,7 @@ from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.ticket_desk.bundles import generate
 from training.worlds.ticket_desk.scripts import SCRIPTS
 from training.worlds.ticket_desk.synthesis import slice_tasks, tasks
+from training.worlds.ticket_desk.walks import WALKS
 from training.worlds.ticket_desk.world import TicketDesk
 
 __all__ = ["SOURCE", "TicketDesk"]
@@ -45,7 +46,7 @@ SOURCE = WorldSource(
         ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
         ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
     ),
-    scripts=SCRIPTS,
+    scripts={**SCRIPTS, **WALKS},
 )  # fmt: skip
 """The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all.
 
