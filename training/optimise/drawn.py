@@ -15,11 +15,11 @@ from training.view import Floats, RolloutView, numbered
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The batch of one optimiser step: which examples are in it, their columns, and the weight of each token along T."""
+    """The batch of one optimiser step: which examples are in it, their columns, and the weight of each of them."""
 
     examples: tuple[int, ...]
     batch: UpdateBatch
-    row_weight: Floats
+    weight_Q: Floats
 
 
 def draws(lengths: Sequence[int], *, steps: int, batch_tokens: int, seed: int) -> list[tuple[int, ...]]:
@@ -57,7 +57,7 @@ def drawn_batch(examples: Sequence[Example], chosen: tuple[int, ...], term: Boun
     weight_T = weighed(term, view, trains_R, view.mask_T) * own_Q[view.row_T]
     terms = (Term(term.objective, weight_T, view.mask_T, term.coefficient),)
     batch = update_batch(view, np.ones(len(rows), dtype=np.bool_), np.where(view.mask_T, 1.0, 0.0), terms)
-    return Drawn(chosen, batch, np.bincount(view.row_T, weights=weight_T, minlength=len(rows)))
+    return Drawn(chosen, batch, np.bincount(view.row_T, weights=weight_T, minlength=len(rows)).astype(np.float64))
 
 
 def rows_view(rows: Sequence[Row]) -> RolloutView:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ledger.errors import SettingsError, TrainingBroken
 from ledger.exclusive import exclusive
+from training.examples import Example
 from training.lab import Lab
 from training.optimise.chain import AppliedUpdate, applied_updates, published_by, published_version
 from training.optimise.checkpoints import Checkpoints
@@ -33,6 +34,15 @@ class Start:
     previous: AppliedUpdate | None
 
 
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A sealed dataset of supervised examples, in order, with the ids of the methods that chose them."""
+
+    dataset_id: str
+    examples: tuple[Example, ...]
+    methods: tuple[str, ...]
+
+
 class Training:
     """The training part of an experiment.
 
@@ -42,6 +52,7 @@ class Training:
         run_id: of its run.
         places: all of its updates in order.
         checkpoints: its folders.
+        datasets: stage to its dataset, once it was made in this process.
     """
 
     def __init__(self, lab: Lab) -> None:
@@ -59,6 +70,8 @@ class Training:
         self.checkpoints = Checkpoints(lab.settings.data_dir / "models" / self.run_id)
         self._recipes: dict[str, Recipe] = {}
         self._terms: dict[str, BoundTerm] = {}
+        self.datasets: dict[str, Dataset] = {}
+        self._tokenizers: dict[str, str | None] = {}
         for stage in self.table.stages:
             if stage.stage == "reinforce":
                 self._recipes[stage.name] = reinforce_recipe(stage, shuffle_seed=0)
@@ -132,6 +145,13 @@ class Training:
         if published.run_id != self.run_id and self.base is not None:
             return self.base[1]
         return self.checkpoints.folder(version)
+
+    def tokenizer_of(self, version: str) -> str | None:
+        """Digest of a version's tokenizer; None for one without tokens."""
+        if version not in self._tokenizers:
+            published = published_version(self.ledger, version)
+            self._tokenizers[version] = None if published is None else published.tokenizer_digest
+        return self._tokenizers[version]
 
     @contextmanager
     def alone(self) -> Iterator[dict[str, int]]:
