@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ledger.events import HistoryRewritten, ModelCallDispatched, ModelCalled, Participant, RolloutStarted, StateSnapshotted, ToolCalled
 from ledger.order import Recorded
+from ledger.token_calls import TokenCall
 from ledger.token_reading import Tokens
 from training.rows import SampledTokens
 
@@ -65,20 +66,21 @@ def captured_calls(events: Sequence[Recorded], tokens: Tokens) -> Captured:
     rewritten = _rewritten([body for _, body in bodies])
     left_out: Counter[str] = Counter()
     calls = []
+    processed: set[str] = set()
     for event_id, called in answered.values():
         why = _without_tokens(called, event_id, tokens)
         if why is not None:
             left_out[f"left_out:{why}"] += 1
             continue
         intent = asked.get(called.call_id)
+        differs = _processing(called.sampling, called.logprobs_mode or "no logprobs")
         calls.append(_sampled(
-            called, event_id, tokens, member=members.get(called.participant), retry_of=None if intent is None else intent.retry_of,
-            rewritten=rewritten.get(called.call_id),
+            called, tokens.calls[event_id], members.get(called.participant), retry_of=None if intent is None else intent.retry_of,
+            rewritten=rewritten.get(called.call_id), processed=bool(differs),
         ))  # fmt: skip
+        processed.update(differs if calls[-1].trainable else ())
     left_out["left_out:no_answer"] = len(asked.keys() - answered.keys())
     left_out["unknown_participant"] = sum(call.participant not in members for call in calls)
-    trained = {call.call_id for call in calls if call.trainable}
-    processed = {text for call_id in trained for text in _processing(answered[call_id][1])}
     return Captured(
         started, tuple(sorted(calls, key=lambda call: (call.index, call.call_id))), _steps([body for _, body in bodies]),
         {name: count for name, count in left_out.items() if count}, tuple(sorted(processed)),
@@ -95,29 +97,24 @@ def _without_tokens(called: ModelCalled, event_id: str, tokens: Tokens) -> str |
 
 
 def _sampled(
-    called: ModelCalled, event_id: str, tokens: Tokens, *, member: Participant | None, retry_of: str | None, rewritten: str | None
+    called: ModelCalled, held: TokenCall, member: Participant | None, *, retry_of: str | None, rewritten: str | None, processed: bool
 ) -> SampledTokens:
-    held = tokens.calls[event_id]
     assert held.prompt is not None
     assert held.sampled is not None
     return SampledTokens(
         call_id=called.call_id, index=called.index, participant=called.participant, role=called.role, prompt_ids=held.prompt,
         sampled_ids=held.sampled, logprobs=held.logprobs, trainable=member is not None and member.trainable,
         model_versions=tuple(dict.fromkeys(span.model_version for span in called.version_spans)), retry_of=retry_of,
-        finish_reason=called.finish_reason, rewritten=rewritten, logprobs_mode=called.logprobs_mode, processed=bool(_processing(called)),
+        finish_reason=called.finish_reason, rewritten=rewritten, logprobs_mode=called.logprobs_mode, processed=processed,
     )  # fmt: skip
 
 
-def _processing(called: ModelCalled) -> list[str]:
-    """How a call's sampling differed from the plain distribution, each with the mode of its log-probabilities."""
-    differs = []
-    for name, plain in _PLAIN.items():
-        value = called.sampling.get(name)
-        if value is not None and value not in plain:
-            differs.append(f"{name} {value}")
-    differs += [name.removesuffix("_count") for name in _MASKS if called.sampling.get(name)]
-    differs += ["guided"] if called.sampling.get("guided") else []
-    return [f"{text} ({called.logprobs_mode or 'no logprobs'})" for text in differs]
+def _processing(sampling: Mapping[str, object], mode: str) -> list[str]:
+    """How sampling differed from the plain distribution, each with the mode of the log-probabilities."""
+    differs = [f"{name} {value}" for name, value in sampling.items() if name in _PLAIN and value is not None and value not in _PLAIN[name]]
+    differs += [name.removesuffix("_count") for name in _MASKS if sampling.get(name)]
+    differs += ["guided"] if sampling.get("guided") else []
+    return [f"{text} ({mode})" for text in differs]
 
 
 def _rewritten(bodies: Sequence[object]) -> dict[str, str]:
