@@ -145,7 +145,10 @@ def _rest(head: Seen, row: Sequence[Seen], shared: int, calls: Sequence[Seen]) -
     for call in row:
         at = position(new, call.tokens.sampled_ids) if call.start >= shared else None
         if at is not None:
-            return "truncation" if call.start - shared > at else "template"
+            gone, put = tokens[shared : call.start], new[:at]
+            tail = agreement(gone[::-1], put[::-1])
+            # One token is a separator; more that are gone were cut.
+            return "truncation" if len(gone) - tail > max(1, len(put) - tail) else "template"
     if any(call.end <= shared for call in row):
         return "parallel"
     # Nothing that was sampled is left: the request with something new behind it, or another request.

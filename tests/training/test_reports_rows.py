@@ -47,7 +47,7 @@ def test_c1_a_separator_that_one_prompt_drops_is_told_with_its_index() -> None:
     dropped = rows_of(made.made).rows[1]
     assert dropped.diverges_at == H + 2 + 5
     assert rows_of(made.made).rows[0].ids_T[dropped.diverges_at] == NEWLINE
-    assert dropped.open_reason in ("template", "truncation")
+    assert dropped.open_reason == "template"
 
 
 def test_c2_stripped_thinking_is_a_new_row_with_its_reason_and_all_samples_are_trained() -> None:

@@ -197,7 +197,7 @@ def test_another_form_of_the_same_tokens_between_turns_is_the_template() -> None
     made.turn([*made.turn(HEAD, 100), *tool(500)], 110)
     made.turn([*HEAD, *TURN, *range(100, 104), END, *tool(500)[1:], *TURN, *range(110, 114), END, *tool(510), 50, 51], 120)
     row = rows_of(made.made).rows[1]
-    assert (row.open_reason, row.diverges_at) == ("truncation", H + 7)
+    assert (row.open_reason, row.diverges_at) == ("template", H + 7)
     made.made[-1] = replace(
         made.made[-1], prompt_ids=ids([*HEAD, *TURN, *range(100, 104), END, NEWLINE, *tool(500), *TURN, *range(110, 114), END])
     )
