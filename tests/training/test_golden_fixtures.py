@@ -130,7 +130,9 @@ def test_slice_baseline_of_rollouts_and_of_samples() -> None:
     assert [1.0 - by_rollout.advantage_R[0], by_sample] == [0.5, 0.75]
 
 
-@pytest.mark.parametrize(("name", "loss", "share"), [("token_mean", 0.25, 0.25), ("row_mean", -0.25, 0.75), ("rollout_token_mean", 0.0, 0.5)])
+@pytest.mark.parametrize(
+    ("name", "loss", "share"), [("token_mean", 0.25, 0.25), ("row_mean", -0.25, 0.75), ("rollout_token_mean", 0.0, 0.5)]
+)
 def test_loss_and_weight_of_rollout_a_under_each_mean(name: str, loss: float, share: float) -> None:
     view, told = view_of(*SLICED), estimate("group_mean", *SLICED)
     weight_T = weightings[name](view, np.array([True, True]), view.mask_T)
@@ -142,7 +144,9 @@ def test_gigpo_step_episode_and_joint_advantage() -> None:
     toy = (Rolled(1.0, (1, 1, 1, 1), states=("s0", "sA", "s0", "sB")), Rolled(0.0, (1, 1), states=("s0", "sC")))
     trained = view_of(*toy).mask_T
     joint = estimate("state_group", *toy, gamma=0.95).adv_T[trained]
-    episode, across = (estimate("state_group", *toy, step_weight=0.0, episode_baseline=over).adv_T[trained] for over in ("rollouts", "steps"))
+    episode, across = (
+        estimate("state_group", *toy, step_weight=0.0, episode_baseline=over).adv_T[trained] for over in ("rollouts", "steps")
+    )
     assert joint - episode == pytest.approx([0.254917, 0.0, 0.347542, 0.0, -0.602458, 0.0], abs=1e-6)
     assert [1 - episode[0], 1 - across[0]] == pytest.approx([0.5, 0.6666666666666666])
     assert joint[0] == pytest.approx(0.754917, abs=1e-6)

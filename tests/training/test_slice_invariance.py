@@ -65,7 +65,9 @@ def test_advantages_do_not_depend_on_the_cut(name: str, params: dict[str, Any], 
     rows = len(view_of(*rolled).rollout_Q)
     cut = view_of(*rolled, row_order=np.random.default_rng(seed).permutation(rows).tolist())
     estimate = advantages.bind(name, **params).call
-    first, second = (by_sample(view, estimate(view, reward_of(*rolled), votes_of(*rolled), divergences(view)).adv_T) for view in (plain, cut))
+    first, second = (
+        by_sample(view, estimate(view, reward_of(*rolled), votes_of(*rolled), divergences(view)).adv_T) for view in (plain, cut)
+    )
     np.testing.assert_allclose(second, first, rtol=1e-9, atol=1e-12)
 
 
@@ -113,7 +115,9 @@ def test_three_broken_rollouts_change_no_advantage_and_no_weight(
     plain_scores = {"kl": Scored(tuple(v for v, kept in zip(scores["kl"].value_R, kept_T, strict=True) if kept), ("",) * int(kept_T.sum()))}
     estimate = advantages.bind(name, **params).call
     told = estimate(view, reward_of(*mixed), votes_R, scores)
-    np.testing.assert_allclose(told.adv_T[kept_T], estimate(plain, reward_of(*rolled), votes_of(*rolled), plain_scores).adv_T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        told.adv_T[kept_T], estimate(plain, reward_of(*rolled), votes_of(*rolled), plain_scores).adv_T, rtol=1e-9, atol=1e-12
+    )
     assert not told.adv_T[~kept_T].any()
     for weighting in weightings.names():
         weight_T = weightings[weighting](view, votes_R, view.mask_T)

@@ -35,7 +35,9 @@ def test_the_voters_have_mean_zero_and_deviation_one(over: str) -> None:
 
 
 def test_the_divergence_to_come_is_taken_off_the_return_by_hand() -> None:
-    told = estimate(Rolled(1.0, (2,), context=0), Rolled(0.0, (1,), context=0), kl=(0.2, 0.1, 0.4), beta=0.5, over="tokens", std="population", eps=0.0)
+    told = estimate(
+        Rolled(1.0, (2,), context=0), Rolled(0.0, (1,), context=0), kl=(0.2, 0.1, 0.4), beta=0.5, over="tokens", std="population", eps=0.0
+    )
     returns = np.array([1 - 0.5 * 0.3, 1 - 0.5 * 0.1, 0 - 0.5 * 0.4])
     assert told.adv_T == pytest.approx((returns - returns.mean()) / returns.std())
     assert told.advantage_R == ()

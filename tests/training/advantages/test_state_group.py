@@ -53,7 +53,7 @@ def test_equal_states_of_other_populations_and_unknown_states_are_not_compared()
 def test_who_does_not_vote_shapes_no_state() -> None:
     broken = (*TOY, Rolled(None, (1, 1), states=("s0", "sA"), outcome="env_failed"))
     told = estimate(*broken)
-    assert trained(told, *broken) == trained(estimate(*TOY), *TOY) + [0.0, 0.0]
+    assert trained(told, *broken) == [*trained(estimate(*TOY), *TOY), 0.0, 0.0]
     assert told.path_R == ("native", "native", "fallback:no_reward")
 
 
@@ -63,7 +63,11 @@ def test_a_population_of_one_has_nothing_to_compare() -> None:
 
 
 def test_wrong_parameters_are_refused() -> None:
-    for params, said in (({"gamma": -0.1}, "gamma -0.1"), ({"std": "mean"}, "std is 'mean'"), ({"episode_baseline": "rows"}, "episode_baseline is 'rows'")):
+    for params, said in (
+        ({"gamma": -0.1}, "gamma -0.1"),
+        ({"std": "mean"}, "std is 'mean'"),
+        ({"episode_baseline": "rows"}, "episode_baseline is 'rows'"),
+    ):
         with pytest.raises(MethodError, match=said):
             estimate(*rewarded(1, 0), **params)
     view = dataclasses.replace(view_of(*TOY), step_T=np.full(12, -1))

@@ -63,7 +63,8 @@ def test_rewards_of_steps_count_only_when_asked_for() -> None:
     rolled = (Rolled(1.0, (1, 1)),)
     view = dataclasses.replace(view_of(*rolled), reward_S=np.array([0.25, 0.0]))
     plain, both = (
-        advantages.bind("step_gae", whiten=False, step_rewards=asked).call(view, reward_of(*rolled), votes_of(*rolled), {}) for asked in (False, True)
+        advantages.bind("step_gae", whiten=False, step_rewards=asked).call(view, reward_of(*rolled), votes_of(*rolled), {})
+        for asked in (False, True)
     )
     assert plain.adv_T[view.mask_T].tolist() == [1.0, 1.0]
     assert both.adv_T[view.mask_T].tolist() == [1.25, 1.0]

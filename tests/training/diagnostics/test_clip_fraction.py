@@ -29,7 +29,9 @@ def test_it_is_the_share_that_the_objective_reports() -> None:
 
     ratios, adv = [0.7, 1.29, 1.27, 3.0], [-1.0, 1.0, 1.0, -0.5]
     new_T = torch.tensor(-3.0 + np.log(ratios), requires_grad=True)
-    batch = LossBatch(torch.ones(4, dtype=torch.bool), torch.tensor(adv, dtype=torch.float64), {"proximal": torch.full((4,), -3.0, dtype=torch.float64)})
+    batch = LossBatch(
+        torch.ones(4, dtype=torch.bool), torch.tensor(adv, dtype=torch.float64), {"proximal": torch.full((4,), -3.0, dtype=torch.float64)}
+    )
     assert measure(ratios, adv)["clipped"].value == objectives["ppo_clip"](Outputs(new_T), batch)[1]["clip_fraction"] == 0.5
 
 

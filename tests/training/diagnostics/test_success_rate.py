@@ -21,7 +21,10 @@ def test_by_hand() -> None:
 
 
 def test_a_broken_environment_changes_no_rate() -> None:
-    assert measure("succeeded", "task_failed", *["env_failed"] * 3)["success_rate"].value == measure("succeeded", "task_failed")["success_rate"].value
+    assert (
+        measure("succeeded", "task_failed", *["env_failed"] * 3)["success_rate"].value
+        == measure("succeeded", "task_failed")["success_rate"].value
+    )
 
 
 def test_with_nothing_judged_there_is_no_rate() -> None:

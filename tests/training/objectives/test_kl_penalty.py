@@ -60,7 +60,9 @@ def test_as_losses_the_forms_have_other_gradients() -> None:
 
 def test_it_is_zero_for_the_same_policy_whatever_the_form() -> None:
     for form in ("k1", "k2", "k3"):
-        loss_T, metrics = objectives.bind("kl_penalty", form=form, against="proximal").call(outputs_of([-1.0]), batch_of([True], proximal=[-1.0]))
+        loss_T, metrics = objectives.bind("kl_penalty", form=form, against="proximal").call(
+            outputs_of([-1.0]), batch_of([True], proximal=[-1.0])
+        )
         assert loss_T.tolist() == [0.0]
         assert metrics["gap_max"] == 0.0
 

@@ -44,7 +44,9 @@ def test_what_it_cannot_be_taken_of_is_refused() -> None:
     outputs = outputs_of([-1.0])
     with pytest.raises(MethodError, match="no log-probabilities named 'behaviour'"):
         objectives["truncated_importance"](outputs, batch_of([True], adv=[1], proximal=[-1]))
-    with pytest.raises(MethodError, match="1 masked tokens have no 'behaviour' log-probability; allowed: finite nats on every masked token, never 0"):
+    with pytest.raises(
+        MethodError, match="1 masked tokens have no 'behaviour' log-probability; allowed: finite nats on every masked token, never 0"
+    ):
         objectives["truncated_importance"](outputs, batch_of([True], adv=[1], proximal=[-1], behaviour=[float("nan")]))
     with pytest.raises(MethodError, match="text-only"):
         objectives["truncated_importance"](outputs, batch_of([True], adv=[1], proximal=[-1], behaviour=[-1], text_only=[True]))
