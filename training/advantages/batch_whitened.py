@@ -90,7 +90,7 @@ def _later_kl(view: RolloutView, scores: Mapping[str, Scored], trained_T: Bools)
     if "kl" not in scores or len(scores["kl"].value_R) != len(trained_T):
         have = "no scores named kl" if "kl" not in scores else f"{len(scores['kl'].value_R)} values of kl for {len(trained_T)} tokens"
         raise MethodError(f"{have}; allowed: one value a token, in nats")
-    kl_T = np.array([np.nan if value is None else value for value in scores["kl"].value_R], dtype=np.float64)
+    kl_T = np.array(scores["kl"].value_R, dtype=np.float64)
     missing = int(np.count_nonzero(trained_T & ~np.isfinite(kl_T)))
     if missing:
         raise MethodError(f"{missing} trained tokens have no finite kl; allowed: a value for each")

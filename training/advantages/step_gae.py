@@ -70,7 +70,7 @@ def _values(view: RolloutView, scores: Mapping[str, Scored]) -> Floats:
     given = scores["value"].value_R
     if len(given) != len(view.rollout_S):
         raise MethodError(f"{len(given)} values for {len(view.rollout_S)} steps; allowed: one a step")
-    value_S = np.array([np.nan if value is None else value for value in given], dtype=np.float64)
+    value_S = np.array(given, dtype=np.float64)
     if not np.isfinite(value_S).all():
         raise MethodError(
             f"{np.count_nonzero(~np.isfinite(value_S))} steps have no finite value; allowed: a value for every step, or no scores"

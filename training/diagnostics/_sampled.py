@@ -40,7 +40,7 @@ def gap(view: RolloutView, update: UpdateColumns, first: str, second: str) -> Ga
     first_T, second_T = update.logprobs[first], update.logprobs[second]
     known_T = view.mask_T & np.isfinite(first_T) & np.isfinite(second_T)
     unknown = int(np.count_nonzero(view.mask_T & ~known_T))
-    caveats = (f"{unknown} masked tokens left out: {first} or {second} unknown",) if unknown else ()
+    caveats: tuple[str, ...] = (f"{unknown} masked tokens left out: {first} or {second} unknown",) if unknown else ()
     if not known_T.any():
         caveats += ("no masked token has both",)
     return Gap(first_T[known_T], second_T[known_T], update.adv_T[known_T], caveats)

@@ -26,8 +26,7 @@ def clip_fraction(
     Raises:
         MethodError: shapes differ, or a bound is negative.
 
-    Source: PPO, arXiv 1707.06347, equation 7. Released code counts differently: verl and TRL count only where the clipped term is the
-    larger.
+    Source: PPO, arXiv 1707.06347, equation 7; `clipped` is what verl and TRL report as their clip ratio.
     """
     if not (eps_low >= 0 and eps_high >= 0):
         raise MethodError(f"eps_low {eps_low}, eps_high {eps_high}; allowed: at least 0")

@@ -27,7 +27,7 @@ def entropy_estimate(view: RolloutView, reward: Scored, update: UpdateColumns) -
     fits(view, update)
     known_T = view.mask_T & np.isfinite(view.behaviour_logprob_T)
     unknown = int(np.count_nonzero(view.mask_T & ~known_T))
-    caveats = ("unbiased only for tokens sampled from the plain distribution",)
+    caveats: tuple[str, ...] = ("unbiased only for tokens sampled from the plain distribution",)
     caveats += (f"{unknown} masked tokens left out: behaviour unknown",) if unknown else ()
     surprise_N, rollout_N = -view.behaviour_logprob_T[known_T], view.rollout_T[known_T]
     count_R = np.bincount(rollout_N, minlength=view.rollouts)

@@ -38,7 +38,7 @@ def zero_variance(
         raise MethodError(f"all_failed is {all_failed!r}; allowed: 'refill', 'demonstration'")
     if len(reward.value_R) != view.rollouts:
         raise MethodError(f"{len(reward.value_R)} rewards for {view.rollouts} rollouts; allowed: one each")
-    reward_R = np.array([np.nan if value is None else value for value in reward.value_R], dtype=np.float64)
+    reward_R = np.array(reward.value_R, dtype=np.float64)
     rewarded_R = np.array([value is not None for value in reward.value_R], dtype=np.bool_)
     if not np.isfinite(reward_R[rewarded_R]).all():
         raise MethodError("a reward is not finite; allowed: a finite number, or None where there is none")
