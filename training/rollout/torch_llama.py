@@ -16,7 +16,7 @@ from training.rollout.engine_refresh import check_weights
 # With at least this many rows a product's rows do not depend on how many others there are, for the kernels that torch uses on a CPU;
 # with fewer, other kernels add in another order.
 ROWS = 16
-# Keys beyond a sequence's own have weight zero; a whole number of vectors keeps them from changing the order in which the others add.
+# Keys beyond a sequence's own have weight zero; in whole blocks they do not change the order in which the others are added.
 KEYS = 64
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -125,9 +125,17 @@ class Llama:
         query = query.permute(0, 2, 3, 1, 4).reshape(batch * self.kv_heads, groups * length, self.size)
         scores = torch.bmm(query, keys.flatten(0, 1).transpose(1, 2)).view(batch, self.kv_heads, groups, length, -1)
         weights = torch.softmax(scores.float() * self.size**-0.5 + place.bias, -1).to(self.dtype)
-        mixed = torch.bmm(weights.view(batch * self.kv_heads, groups * length, -1), values.flatten(0, 1))
+        mixed = _mixed(weights.view(batch * self.kv_heads, groups * length, -1), values.flatten(0, 1))
         mixed = mixed.view(batch, self.heads, length, self.size).transpose(1, 2).reshape(batch, length, -1)
         return F.linear(mixed, layer.out)
+
+
+def _mixed(weights: Tensor, values: Tensor) -> Tensor:
+    """`weights @ values`, `KEYS` keys at a time: in one product the order of adding would depend on how many keys there are."""
+    mixed = torch.bmm(weights[:, :, :KEYS], values[:, :KEYS])
+    for start in range(KEYS, values.shape[1], KEYS):
+        mixed = torch.baddbmm(mixed, weights[:, :, start : start + KEYS], values[:, start : start + KEYS])
+    return mixed
 
 
 def read_llama(folder: Path, *, dtype: str | None = None) -> Llama:
