@@ -30,8 +30,10 @@ from training.rollout.model_client import ModelClient, call_seed
 from training.rollout.planting import Planting, Plants, check_faults, plant
 from training.rollout.policies import Policy
 from training.rollout.scripted import ScriptedServer
-from training.worlds import World
+from training.rollout.tool_formats import written
+from training.worlds import AssistantTurn, World
 from training.worlds.asynchronous import as_async
+from training.worlds.source import Script
 
 DISPATCH_BATCH = 100
 WORLD_THREADS = 32
@@ -230,7 +232,7 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     end = End("cancelled", "operator", "the collector was interrupted")
     try:
         if policy.script is not None:
-            site.scripted.script(rollout_id, policy.script(group.bundle.draft))
+            site.scripted.script(rollout_id, await _script(site, episode, policy.script))
         site.gateway.register(rollout_id, upstream, participant=policy.name, correlation_id=run.run_id)
         episode.state = await episode.world.reset(group.bundle.draft, seed=seed)
         await site.appender.append([*_labels(site, run, planting, 0), await _snapshot(site, run, rollout_id, episode, 0)])
@@ -248,6 +250,13 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
         await asyncio.shield(_end(work, (planting, calls), episode, end, time.monotonic() - began))
+
+
+async def _script(site: Site, episode: Episode, script: Script) -> list[AssistantTurn]:
+    """What the scripted policy says, in the harness's format; compact lines need the tools of all user turns."""
+    turns = range(len(episode.draft.request["turns"]))
+    tools = {tool["function"]["name"]: tool for turn in turns for tool in await episode.world.tools(episode.draft, turn=turn)}
+    return [written(turn, list(tools.values()), site.harness.table) for turn in script(episode.draft)]
 
 
 def _asker(work: _Work, slot: _Slot, planting: Planting) -> Ask:

@@ -7,7 +7,7 @@ import aiohttp
 import orjson
 
 from ledger.ids import derived_id
-from training.rollout.harness import Answer, CallFailed, SampledCall
+from training.rollout.episode import Answer, CallFailed, SampledCall
 
 PAUSE_WAIT_S = "600"
 
