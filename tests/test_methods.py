@@ -9,11 +9,12 @@ from audit.bundle_checks import bundle_checks
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
+from training.hooks import hooks
 from training.proposers import proposers
 from training.rewards import rewards
 from training.verifiers import verifiers
 
-FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks)
+FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks, hooks)
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 
 

@@ -52,8 +52,8 @@ class Hooked:
 class Hook(Protocol):
     """The signature of every hook; it returns the payload as it is at points that do not concern it.
 
-    Its attribute `rewrites` says whether it may change what the conversation already holds; set it with `rewrites(True)` or
-    `rewrites(False)` of `training.hooks._declared`. One that does not may append. Whatever it changes, it says in a `Rewrite`.
+    Its attributes `rewrites` and `asks` say whether it may change what the conversation already holds, and whether it may ask the model;
+    set them with `rewrites` of `training.hooks._declared`. One that does not rewrite may append. What it changes, it says in a `Rewrite`.
     A user message that it appends after an answer without a call is answered before the turn ends.
     """
 
@@ -68,3 +68,8 @@ hooks: Family[Hook] = Family("training.hooks")
 def rewriting(bound: Sequence[Bound[Hook]]) -> list[str]:
     """Names of the hooks that may change what a conversation already holds, in their order."""
     return [hook.ref.name for hook in bound if getattr(hooks[hook.ref.name], "rewrites", True)]
+
+
+def asking(bound: Sequence[Bound[Hook]]) -> list[str]:
+    """Names of the hooks that may ask the model for a summary, in their order."""
+    return [hook.ref.name for hook in bound if getattr(hooks[hook.ref.name], "asks", True)]

@@ -1,4 +1,4 @@
-"""The declaration that every hook makes. Pure."""
+"""The declarations that every hook makes. Pure."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def rewrites(does: bool) -> Callable[[F], F]:
-    """A decorator that sets the attribute `rewrites`: whether the hook may change what the conversation already holds."""
+def rewrites(does: bool, *, asks: bool = False) -> Callable[[F], F]:
+    """A decorator that sets two attributes: `rewrites`, whether the hook may change what the conversation already holds, and `asks`,
+    whether it may ask the model for a summary."""
 
     def declare(hook: F) -> F:
-        hook.__dict__["rewrites"] = does
+        hook.__dict__.update(rewrites=does, asks=asks)
         return hook
 
     return declare

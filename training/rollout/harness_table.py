@@ -24,9 +24,7 @@ class SystemPrompt(Table):
     @model_validator(mode="after")
     def _said(self) -> "SystemPrompt":
         if (self.mode == "task") != (self.text == ""):
-            raise ValueError(
-                f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text but for 'task'"
-            )
+            raise ValueError(f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text but for 'task'")
         return self
 
 

@@ -9,11 +9,8 @@ from ledger.canonical import parse
 from ledger.errors import CanonicalError
 from training.rollout.episode import Answer, Message, SampledCall, Tools
 from training.rollout.harness_table import HarnessTable, StopRules
-from training.rollout.tool_text import call_line, parsed_line, result_text
+from training.rollout.tool_text import call_line, has_markup, parsed_line, result_text
 from training.worlds import AssistantTurn, Observation
-
-MARKUP = ("<tool_call", '{"name":', '"arguments":', "<function=", "[TOOL_CALLS]")
-"""What a tool call that was written as text, and read by nobody, looks like."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,6 @@ def result_message(call_id: str, content: str, table: HarnessTable) -> Message:
     """A tool's result as the policy is shown it."""
     shown = result_text(content) if table.results == "values" else content
     return {"role": "tool", "tool_call_id": call_id, "content": shown} if table.tool_format == "native" else _text_result(shown)
-
-
-def has_markup(text: str) -> bool:
-    """Whether a text holds what a tool call looks like in one of the usual formats."""
-    return any(mark in text for mark in MARKUP)
 
 
 def tools_text(tools: Tools, table: HarnessTable) -> str:
