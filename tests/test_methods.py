@@ -15,6 +15,7 @@ from training.advantages import Advantage, advantages
 from training.diagnostics import Diagnostic, diagnostics
 from training.filters import Filter, filters
 from training.objectives import Objective, objectives
+from training.hooks import hooks
 from training.proposers import proposers
 from training.rewards import Reward, rewards
 from training.verifiers import verifiers
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTOCOLS: tuple[tuple[Family[Any], type], ...] = (
     (rewards, Reward), (filters, Filter), (advantages, Advantage), (weightings, Weighting), (objectives, Objective), (diagnostics, Diagnostic),
 )  # fmt: skip
-FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, *(family for family, _ in PROTOCOLS))
+FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, hooks, *(family for family, _ in PROTOCOLS))
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 TYPED = [(family, protocol, name) for family, protocol in PROTOCOLS for name in family.names()]
 
