@@ -43,7 +43,7 @@ class Place:
 
     def update_id(self, run_id: str) -> str:
         """The id of the update, the same whoever makes it."""
-        return derived_id("update", run_id, self.stage.name, self.index)
+        return derived_id("update", run_id, self.stage.name, self.round)
 
 
 def schedule(train: TrainTable) -> tuple[Place, ...]:
