@@ -1,122 +1,22 @@
-"""The gradient of one update: Σ over terms of coefficient × Σ weight × loss, over micro-batches of whole rows. Adds to the gradients of the model."""
+"""The gradient of one update: Σ over terms of coefficient × Σ weight × loss. Sets the gradients of the model."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ledger.errors import UpdateRefused
+from ledger.errors import TallyError, UpdateRefused
 from training.objectives import LossBatch, Outputs
 from training.optimise.logprobs import Scorer, score_micro_batch, scorer_of, token_scores
+from training.optimise.measured import Measured, Sums
 from training.optimise.micro_batches import MicroBatch, micro_batch, pack, row_spans, units
 from training.update_batch import Term, UpdateBatch
 from training.view import Bools, Floats, Ints
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured and counted on the way to a gradient.
-
-    Attributes:
-        loss: Σ coefficient × Σ weight × loss, in units of the objectives.
-        loss_of_terms: each term's part of it, by the term's name.
-        metrics: what the objectives measured, by `<term>:<name>`: means over the tokens (or pairs) of the term, counts as sums, `_max` as maxima.
-        tokens: tokens with a weight in some term.
-        rows: rows that went through the model.
-        micro_batches: forward passes.
-        padding: share of the places in the padded rows that held no token.
-        entropy: mean over the weighted tokens, nats; None where not asked for.
-        gap_mean, gap_max: |new - behaviour| over the weighted tokens that have a behaviour log-probability, nats.
-        grad_norm: Euclidean norm of the gradients after this batch, before any clipping.
-        counters: fallbacks and special cases; none of them silent.
-    """
-
-    loss: float
-    loss_of_terms: Mapping[str, float]
-    metrics: Mapping[str, float]
-    tokens: int
-    rows: int
-    micro_batches: int
-    padding: float
-    entropy: float | None
-    gap_mean: float
-    gap_max: float
-    grad_norm: float
-    counters: Mapping[str, int] = field(default_factory=dict)
-
-    def as_counters(self) -> dict[str, float]:
-        """Everything in one flat mapping, as `UpdateApplied.counters` stores it."""
-        flat = {
-            "loss": self.loss, "tokens": self.tokens, "rows": self.rows, "micro_batches": self.micro_batches, "padding": self.padding,
-            "gap_mean": self.gap_mean, "gap_max": self.gap_max, "grad_norm": self.grad_norm,
-        }  # fmt: skip
-        if self.entropy is not None:
-            flat["entropy"] = self.entropy
-        return flat | {f"loss:{name}": value for name, value in self.loss_of_terms.items()} | {**self.metrics, **self.counters}
-
-
-@dataclass
-class Sums:
-    """Running sums of what becomes `Measured`; those of several processes add up by `merge`."""
-
-    loss: Counter[str] = field(default_factory=Counter)
-    sums: Counter[str] = field(default_factory=Counter)
-    over: Counter[str] = field(default_factory=Counter)
-    maxima: dict[str, float] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    counters: Counter[str] = field(default_factory=Counter)
-
-    def merge(self, other: Sums) -> None:
-        """Adds what another process summed."""
-        for mine, theirs in (
-            (self.loss, other.loss), (self.sums, other.sums), (self.over, other.over), (self.counts, other.counts),
-            (self.counters, other.counters),
-        ):  # fmt: skip
-            for name, value in theirs.items():
-                mine[name] += value
-        for name, value in other.maxima.items():
-            self.maxima[name] = max(value, self.maxima.get(name, value))
-
-    def term(self, name: str, loss: float, metrics: Mapping[str, float]) -> None:
-        """Adds a term's loss and measurements in one micro-batch."""
-        self.loss[name] += loss
-        over = metrics.get("pairs", metrics.get("tokens", 1.0))
-        for metric, value in metrics.items():
-            key = f"{name}:{metric}"
-            if metric in ("tokens", "pairs"):
-                self.counts[key] += value
-            elif metric.endswith("_max"):
-                self.maxima[key] = max(value, self.maxima.get(key, value))
-            else:
-                self.sums[key] += value * over
-                self.over[key] += over
-
-    def measured(self, grad_norm: float) -> Measured:
-        """The sums as means, with the norm of the gradient that goes with them."""
-        means = {name: value / self.over[name] if self.over[name] else 0.0 for name, value in self.sums.items()}
-        counts = dict(self.counts)
-        entropy = means.pop("entropy", None)
-        gap_mean, maxima = means.pop("gap", 0.0), dict(self.maxima)
-        places, whole = counts.pop("places", 0), counts.pop("whole_tokens", 0)
-        return Measured(
-            loss=float(sum(self.loss.values())),
-            loss_of_terms=dict(self.loss),
-            tokens=int(counts.pop("tokens", 0)),
-            rows=int(counts.pop("rows", 0)),
-            micro_batches=int(counts.pop("micro_batches", 0)),
-            padding=1 - whole / places if places else 0.0,
-            entropy=entropy,
-            gap_mean=gap_mean,
-            gap_max=maxima.pop("gap_max", 0.0),
-            grad_norm=grad_norm,
-            metrics={**means, **maxima, **counts},
-            counters={name: int(value) for name, value in self.counters.items() if value},
-        )
 
 
 def update_gradient(
@@ -127,7 +27,7 @@ def update_gradient(
     ref: nn.Module | Scorer | None = None,
     entropy: bool = False,
 ) -> Measured:
-    """What was measured; the gradients of the model's trainable weights are there, added to what stood in them.
+    """What was measured; the gradients of the model's trainable weights are those of this batch.
 
     The weights are the batch's and are never divided by anything that depends on the micro-batches, so cutting the rows otherwise changes
     the gradient by rounding alone. Rows without any weight are not run at all.
@@ -141,14 +41,19 @@ def update_gradient(
         entropy: whether the mean entropy is measured.
 
     Raises:
-        UpdateRefused: the batch does not hold together, or a loss is not finite; the gradients are then those of no update.
+        UpdateRefused: the batch does not hold together, or a loss is not finite; no gradient is left.
         MethodError: a term refuses the batch.
     """
     scorer = scorer_of(model)
     check(batch)
     if ref is not None and "ref" not in batch.logprobs:
         batch = with_column(batch, "ref", ref, micro_tokens=micro_tokens)
-    sums = accumulate(scorer, batch, micro_tokens=micro_tokens, entropy=entropy)
+    scorer.zero_grad()
+    try:
+        sums = accumulate(scorer, batch, micro_tokens=micro_tokens, entropy=entropy)
+    except TallyError:
+        scorer.zero_grad()
+        raise
     return sums.measured(float(grad_norm(scorer)))
 
 
@@ -173,10 +78,10 @@ def accumulate(scorer: Scorer, batch: UpdateBatch, *, micro_tokens: int, entropy
         micro = micro_batch(rows, start_Q, length_Q)
         sums.counters["micro_batches_over_budget"] += int(micro.places > micro_tokens)
         _one(scorer, batch, micro, wanted_T[micro.token_T], sums, entropy).backward()  # type: ignore[no-untyped-call]
+    device = next(scorer.parameters()).device
+    nothing = torch.zeros(2, dtype=torch.int64, device=device)
     for _ in range(passes - len(plan)):
-        (
-            scorer(torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), torch.ones(1, dtype=torch.int64))[0].sum() * 0
-        ).backward()
+        (scorer(nothing, nothing, nothing[:1] + 1)[0].sum() * 0).backward()
         sums.counters["idle_passes"] += 1
     return sums
 
@@ -283,9 +188,9 @@ def _one(scorer: Scorer, batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools,
 def _count(batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools, new_T: Tensor, entropy_T: Tensor | None, sums: Sums) -> None:
     trained_T = np.logical_or.reduce([(term.weight_T != 0)[micro.token_T] for term in batch.terms])
     at = micro.predicted(wanted_T)
-    sums.counts.update({
-        "tokens": int(trained_T.sum()), "rows": len(micro.rows_Q), "micro_batches": 1, "places": micro.places, "whole_tokens": len(micro.token_T)
-    })  # fmt: skip
+    counts = {"tokens": int(trained_T.sum()), "rows": len(micro.rows_Q), "micro_batches": 1}
+    for name, count in {**counts, "places": micro.places, "whole_tokens": len(micro.token_T)}.items():
+        sums.counts[name] += count
     sums.counters["first_tokens_without_context"] += int(wanted_T.sum()) - len(at)
     if "proximal" not in batch.logprobs:
         sums.counters["tokens_proximal_is_new"] += len(at)

@@ -21,7 +21,7 @@ from training.view import Bools, Floats, Ints
 Precision = Literal["weights", "bfloat16"]
 """`weights` computes in the dtype of the weights; `bfloat16` runs matrix products and attention under autocast. That is safe for the
 gradient: weights, their gradients and the optimiser's state stay as loaded, normalisations, log-softmax and every sum of the loss stay in
-float32. It is not safe for ratios against an engine in another precision, so the gap to the behaviour policy is measured in every update."""
+float32. Ratios against an engine in another precision are not safe, so every update measures the gap to the behaviour policy."""
 LOGITS_AT_ONCE = 2**24
 """Above so many logits (64 MiB in float32) they are computed in parts, and again in the backward pass, instead of kept."""
 
@@ -37,13 +37,17 @@ class Scorer(nn.Module):
             `model(input_ids=...)` gives `.logits`; also wrapped by peft.
         precision: of the computation.
         temperature: logits are divided by it, as the engine that sampled did.
+        logits_at_once: see `LOGITS_AT_ONCE`.
     """
 
-    def __init__(self, model: nn.Module, *, precision: Precision = "weights", temperature: float = 1.0) -> None:
+    def __init__(
+        self, model: nn.Module, *, precision: Precision = "weights", temperature: float = 1.0, logits_at_once: int = LOGITS_AT_ONCE
+    ) -> None:
         super().__init__()
         self.model = model.inner if isinstance(model, Foreign) else model
         self.precision = precision
         self.temperature = temperature
+        self.logits_at_once = logits_at_once
         self.way: Literal["rows", "split", "whole"] = "rows" if isinstance(self._base(), CausalLM) else self._trial()
 
     def forward(self, ids_T: Tensor, row_T: Tensor, at_N: Tensor, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -59,16 +63,16 @@ class Scorer(nn.Module):
         with torch.autocast(ids_T.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
             hidden = self._before_output(ids_T, row_T, at_N - 1)
         head = self._base().get_output_embeddings() if self.way == "split" else nn.Identity()
-        at_once = max(1, LOGITS_AT_ONCE // int(head.weight.shape[0] if self.way == "split" else hidden.shape[-1]))
+        at_once = max(1, self.logits_at_once // int(getattr(head, "out_features", hidden.shape[-1])))
         next_N = ids_T[at_N]
         if len(at_N) <= at_once:
             return self._picked(head, hidden, next_N, entropy)
-        cuts = zip(hidden.split(at_once), next_N.split(at_once), strict=True)
+        cuts = zip(torch.split(hidden, at_once), torch.split(next_N, at_once), strict=True)
         parts = [checkpoint(self._picked, head, part, ids, entropy, use_reentrant=False, preserve_rng_state=False) for part, ids in cuts]
         return torch.cat([logprob for logprob, _ in parts]), torch.cat([spread for _, spread in parts]) if entropy else None
 
     def _picked(self, head: nn.Module, hidden: Tensor, next_N: Tensor, entropy: bool) -> tuple[Tensor, Tensor | None]:
-        logits = head(hidden.to(head.weight.dtype) if isinstance(head, nn.Linear) else hidden)
+        logits: Tensor = head(hidden.to(getattr(getattr(head, "weight", hidden), "dtype", hidden.dtype)))
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.temperature != 1.0:
             logits = logits / self.temperature
@@ -126,7 +130,7 @@ def scorer_of(model: nn.Module | Scorer, *, precision: Precision = "weights", te
 def score_micro_batch(
     scorer: Scorer, micro: MicroBatch, id_T: NDArray[np.int32], wanted_T: Bools, *, entropy: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Log-probability (and entropy) along the micro-batch's T, with gradient where the model has one; 0 where not wanted or first in its row.
+    """Log-probability (and entropy) along the micro-batch's T, with gradient; 0 where not wanted or first in its row.
 
     Args:
         id_T: of the batch.
