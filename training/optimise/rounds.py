@@ -31,13 +31,12 @@ _READER_CHARS = 8
 
 
 class RoundSampler(Protocol):
-    """What rollouts are sampled by: an engine, and the collector that drives it.
+    """What rollouts are sampled by: an engine, and the collector that drives it."""
 
-    Attributes:
-        engine: serves one version at a time.
-    """
-
-    engine: SamplingEngine
+    @property
+    def engine(self) -> SamplingEngine:
+        """The engine, which serves one version at a time."""
+        ...
 
     def collect(self, lab: Lab, run: Run, groups: Sequence[Group], *, progress: Progress) -> Collected:
         """What was done so that every slot of every group has one counted attempt."""
