@@ -4,7 +4,8 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,7 +84,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Site:
-    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version."""
+    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version.
+
+    Attributes:
+        session: the way to the gateway; None for HTTP.
+        pool: where worlds work; None for threads.
+    """
 
     ledger: LedgerHandle
     appender: Appender
@@ -92,6 +98,8 @@ class Site:
     worlds: Mapping[str, World[Any]]
     harness: Harness
     upstreams: Mapping[str, Upstream]
+    session: aiohttp.ClientSession | None = None
+    pool: Executor | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class _Work:
     site: Site
     run: Run
     session: aiohttp.ClientSession
-    pool: ThreadPoolExecutor
+    pool: Executor
     unpacked: list[str]
 
 
@@ -154,8 +162,7 @@ async def _run_all(
     site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
 ) -> None:
     gate = asyncio.Semaphore(concurrency)
-    pool = ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
-    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    pool = site.pool or ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
 
     async def fill(work: _Work, slot: _Slot) -> None:
         async with gate:
@@ -163,7 +170,7 @@ async def _run_all(
         progress(1)
 
     try:
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
+        async with _session(site) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
                 tasks.create_task(fill(_Work(site, run, session, pool, unpacked), slot))
     except BaseExceptionGroup as group:
@@ -174,6 +181,19 @@ async def _run_all(
         raise misuse.exceptions[0] from group
     finally:
         await asyncio.to_thread(pool.shutdown)
+
+
+def _session(site: Site) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    if site.session is not None:
+        return nullcontext(site.session)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None))
+
+
+def _seed_parts(run: Run, slot: _Slot, upstream: Upstream) -> tuple[str | int, ...]:
+    """What the seeds of a slot's calls are functions of. With keyed noise an attempt that is made again shall give the same tokens;
+    elsewhere another attempt is another sample."""
+    parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot)
+    return parts if upstream.kind == "torch" else (*parts, slot.attempt)
 
 
 async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
@@ -252,7 +272,7 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
 
 def _asker(work: _Work, slot: _Slot, planting: Planting) -> Ask:
     site, run, policy, rollout_id = work.site, work.run, slot.group.policy, planting.rollout_id
-    seed_parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot, slot.attempt)
+    seed_parts = _seed_parts(run, slot, site.upstreams[policy.model_version])
     sampling = {"max_tokens": int(site.harness.limits["max_tokens"]), **policy.sampling}
     url = site.gateway.base_url(rollout_id)
     client = ModelClient(
