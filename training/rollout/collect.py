@@ -4,7 +4,8 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +88,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Site:
-    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version."""
+    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version.
+
+    Attributes:
+        session: the way to the gateway; None for HTTP.
+        pool: where worlds work; None for threads.
+    """
 
     ledger: LedgerHandle
     appender: Appender
@@ -96,6 +102,8 @@ class Site:
     worlds: Mapping[str, World[Any]]
     harness: Harness
     upstreams: Mapping[str, Upstream]
+    session: aiohttp.ClientSession | None = None
+    pool: Executor | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class _Work:
     site: Site
     run: Run
     session: aiohttp.ClientSession
-    pool: ThreadPoolExecutor
+    pool: Executor
     unpacked: list[str]
 
 
@@ -158,8 +166,7 @@ async def _run_all(
     site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
 ) -> None:
     gate = asyncio.Semaphore(concurrency)
-    pool = ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
-    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    pool = site.pool or ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
 
     async def fill(work: _Work, slot: _Slot) -> None:
         async with gate:
@@ -167,7 +174,7 @@ async def _run_all(
         progress(1)
 
     try:
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
+        async with _session(site) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
                 tasks.create_task(fill(_Work(site, run, session, pool, unpacked), slot))
     except BaseExceptionGroup as group:
@@ -178,6 +185,19 @@ async def _run_all(
         raise misuse.exceptions[0] from group
     finally:
         await asyncio.to_thread(pool.shutdown)
+
+
+def _session(site: Site) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    if site.session is not None:
+        return nullcontext(site.session)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None))
+
+
+def _seed_parts(run: Run, slot: _Slot, upstream: Upstream) -> tuple[str | int, ...]:
+    """What the seeds of a slot's calls are functions of. With keyed noise an attempt that is made again shall give the same tokens;
+    elsewhere another attempt is another sample."""
+    parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot)
+    return parts if upstream.kind == "torch" else (*parts, slot.attempt)
 
 
 async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
@@ -233,7 +253,7 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     record = RolloutRecord(site.ledger, site.appender.append, rollout_id, correlation_id=run.run_id, labels=planting.labels)
     ways = Ways(
         site.gateway, work.session, record, policy, max_tokens=site.harness.table.max_tokens,
-        seed_parts=(run.root_seed, run.run_id, run.round, run.twin_id(group), slot.slot, slot.attempt),
+        seed_parts=_seed_parts(run, slot, upstream),
     )  # fmt: skip
     began = time.monotonic()
     end = End("cancelled", "operator", "the collector was interrupted")

@@ -14,6 +14,8 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from ledger.errors import EngineFailed, SettingsError
 
 KEPT_PIECES = 65536
+# Its annotation names one string; it returns the texts and what was generated in them.
+_render: Any = render_jinja_template
 _SPLITTERS = {"ByteLevel", "WhitespaceSplit", "Whitespace", "Digits", "Split", "Punctuation", "BertPreTokenizer", "CharDelimiterSplit"}
 
 
@@ -70,9 +72,7 @@ class ChatText:
         shown = [_with_parsed_arguments(message) for message in messages]
         given: Any = [dict(tool) for tool in tools] or None
         try:
-            texts, _ = render_jinja_template(
-                [shown], tools=given, chat_template=self._template, add_generation_prompt=True, **self._special
-            )
+            texts, _ = _render([shown], tools=given, chat_template=self._template, add_generation_prompt=True, **self._special)
         except jinja2.TemplateError as error:
             raise SettingsError(f"the chat template refuses these messages: {str(error)[:200]}") from error
         return str(texts[0])
