@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,7 @@ class BundleBatch:
     @property
     def straddling(self) -> list[str]:
         """What bundles of several splits have in common: all that a policy is told, text with initial state, or a pool."""
-        shared: list[tuple[str, Sequence[Bundle]]] = [("request", found) for found in self.by_text.values()]
+        shared: list[tuple[str, Sequence[Bundle]]] = [("request", with_own_text(found)) for found in self.by_text.values()]
         shared += [("text and initial state", found) for found in self.by_task.values()]
         shared += [(f"{kind} {name}", found) for (kind, name), found in self.by_pool.items()]
         return [
@@ -64,7 +64,7 @@ class BundleBatch:
         """
         known: dict[tuple[str, int], Mapping[tuple[str, ...], Sequence[str]]] = self.__dict__.setdefault("_grams", {})
         if (split, length) not in known:
-            held = (bundle.draft for bundle in self.bundles if bundle.draft.split == split)
+            held = (bundle.draft for bundle in self.bundles if bundle.draft.split == split and "text" in holds_out(bundle.draft))
             known[split, length] = _grouped((gram, draft.name) for draft in held for gram in set(grams_of(user_text(draft), length)))
         return known[split, length]
 
@@ -88,10 +88,21 @@ def task_digest(draft: BundleDraft) -> str:
     return digest([user_text(draft), draft.initial_state], allow_nul=True)
 
 
+def holds_out(draft: BundleDraft) -> Collection[str]:
+    """What of the draft no less held-out split may have, beside text and state together: `text`, or kinds of pools; all unless it says."""
+    said: Collection[str] = draft.provenance.get("held_out", ("text", *POOLS))
+    return said
+
+
+def with_own_text(bundles: Sequence[Bundle]) -> list[Bundle]:
+    """The bundles whose text no less held-out split may have."""
+    return [bundle for bundle in bundles if "text" in holds_out(bundle.draft)]
+
+
 def pools_of(draft: BundleDraft) -> list[tuple[str, str]]:
-    """(kind, name) of the pools that a draft's provenance says it draws from; a list of names is several."""
+    """(kind, name) of the pools that a draft's provenance says it draws from and holds out; a list of names is several."""
     found: list[tuple[str, str]] = []
-    for kind in POOLS:
+    for kind in (kind for kind in POOLS if kind in holds_out(draft)):
         value = draft.provenance.get(kind)
         values = value if isinstance(value, list | tuple) else [] if value is None else [value]
         found += [(kind, str(item)) for item in values]

@@ -39,6 +39,30 @@ def attempts(ledger: LedgerHandle, group_ids: Sequence[str]) -> list[Attempt]:
 
 
 @dataclass(frozen=True)
+class DispatchedGroup:
+    """A group as it was dispatched."""
+
+    group_id: str
+    bundle_id: str
+    size: int
+    policy: str
+    rollout_kind: str
+
+
+def dispatched(ledger: LedgerHandle, run_id: str, round: int) -> list[DispatchedGroup]:
+    """The groups that were dispatched in one round of a run by id, as of everything committed before the call."""
+    ledger.barrier()
+    catch_up(ledger, "groups")
+    with ledger.connection() as conn:
+        rows = conn.execute(
+            "SELECT group_id, bundle_id, size, policy, rollout_kind FROM group_view WHERE project = %s AND run_id = %s AND round = %s"
+            " ORDER BY group_id",
+            (ledger.project, run_id, round),
+        ).fetchall()
+    return [DispatchedGroup(*row) for row in rows]
+
+
+@dataclass(frozen=True)
 class CountedRollout:
     """A counted rollout of a run with its bundle and the verdict that counts, as the read models show them.
 

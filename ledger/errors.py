@@ -132,6 +132,14 @@ class MethodError(TallyError):
     """A method's name or parameters do not fit its family."""
 
 
+class UpdateRefused(TallyError):
+    """An update cannot be computed from what it was given, or would not be the one that was asked for."""
+
+
+class AdapterError(TallyError):
+    """An adapter does not fit the model or the folder that it was asked for."""
+
+
 class SandboxUnavailable(TallyError):
     """A sandbox cannot be made on this machine."""
 
@@ -182,3 +190,19 @@ class NotSealed(TallyError):
 
 class BundleRefused(TallyError):
     """A bundle that is not admitted, or that is held out, was asked for training."""
+
+
+class BatchRefused(TallyError):
+    """A batch would train on what it must not, or on something other than what was dispatched for it; nothing of it is recorded."""
+
+
+class TrainingBroken(TallyError):
+    """Training cannot go on from what the ledger and the folder of model versions hold."""
+
+
+class PolicyFolderError(TallyError):
+    """A policy folder lacks a file, holds one that does not fit, or is not to be trained or served as it is."""
+
+
+class TraceError(TallyError):
+    """A recorded conversation cannot become a supervised row without bending it."""

@@ -220,9 +220,9 @@ class LedgerHandle:
         """All committed events of a stream."""
         return order.read_stream(self.pool, self.ledger_id, self.project, stream)
 
-    def read_streams(self, streams: Sequence[str]) -> list[order.Recorded]:
-        """The ordered events of the streams, in whichever ledger, by position."""
-        return order.read_streams(self.pool, self.project, streams)
+    def read_streams(self, streams: Sequence[str], *, kinds: Sequence[str] | None = None) -> list[order.Recorded]:
+        """The ordered events of the streams, in whichever ledger, by position; of the given kinds or of all."""
+        return order.read_streams(self.pool, self.project, streams, kinds=kinds)
 
     def wait_ordered(self, receipt: Receipt, *, timeout_s: float = 10.0) -> list[int]:
         """Positions of a receipt's events."""

@@ -34,7 +34,7 @@ _READ = (
 ).encode()
 _READ_STREAMS = (
     f"SELECT {_COLUMNS} FROM ordered_event WHERE stream_id = ANY (ARRAY(SELECT stream_id FROM stream_head WHERE node_id = ANY (%s)))"
-    " ORDER BY position"
+    " AND kind = ANY (coalesce(%s::text[], ARRAY[kind])) ORDER BY position"
 ).encode()
 _READ_STREAM = (
     f"SELECT {_COLUMNS} FROM recorded_event WHERE stream_id ="
@@ -136,12 +136,13 @@ def read_stream(pool: Pool, ledger_id: str, project: str, stream: str) -> list[R
         return [recorded(row) for row in conn.execute(*stream_query(ledger_id, node_id(project, stream)))]
 
 
-def read_streams(pool: Pool, project: str, streams: Sequence[str]) -> list[Recorded]:
-    """The ordered events of the streams, in whichever ledger, by position."""
+def read_streams(pool: Pool, project: str, streams: Sequence[str], *, kinds: Sequence[str] | None = None) -> list[Recorded]:
+    """The ordered events of the streams, in whichever ledger, by position; of the given kinds or of all."""
     if not streams:
         return []
     with pool.connection() as conn:
-        return [recorded(row) for row in conn.execute(_READ_STREAMS, (Bigints(node_id(project, stream) for stream in streams),))]
+        given = (Bigints(node_id(project, stream) for stream in streams), None if kinds is None else list(kinds))
+        return [recorded(row) for row in conn.execute(_READ_STREAMS, given)]
 
 
 def wait_ordered(pool: Pool, receipt: Receipt, *, timeout_s: float) -> list[int]:

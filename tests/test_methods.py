@@ -1,20 +1,33 @@
 """The contract of every family of methods, once for all."""
 
 import inspect
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
+import torch
 
 from audit.bundle_checks import bundle_checks
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
+from training.advantages import Advantage, advantages
+from training.diagnostics import Diagnostic, diagnostics
+from training.filters import Filter, filters
+from training.objectives import Objective, objectives
+from training.hooks import hooks
 from training.proposers import proposers
-from training.rewards import rewards
+from training.rewards import Reward, rewards
 from training.verifiers import verifiers
+from training.weightings import Weighting, weightings
 
-FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks)
+ROOT = Path(__file__).resolve().parent.parent
+PROTOCOLS: tuple[tuple[Family[Any], type], ...] = (
+    (rewards, Reward), (filters, Filter), (advantages, Advantage), (weightings, Weighting), (objectives, Objective), (diagnostics, Diagnostic),
+)  # fmt: skip
+FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, hooks, *(family for family, _ in PROTOCOLS))
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
+TYPED = [(family, protocol, name) for family, protocol in PROTOCOLS for name in family.names()]
 
 
 @pytest.mark.parametrize(("family", "name"), METHODS, ids=[f"{family.package}.{name}" for family, name in METHODS])
@@ -35,6 +48,31 @@ def test_all_methods_of_a_family_take_the_same_arguments(family: Family[Any]) ->
         for name in family.names()
     }
     assert len({tuple(names) for names in taken.values()}) == 1, taken
+
+
+def hints(function: Any, names: list[str]) -> dict[str, Any]:
+    """Annotations of the named parameters and of the return value; objectives name torch without importing it."""
+    found = get_type_hints(function, globalns={**function.__globals__, "torch": torch})
+    return {name: found[name] for name in [*names, "return"]}
+
+
+@pytest.mark.parametrize(("family", "protocol", "name"), TYPED, ids=[f"{family.package}.{name}" for family, _, name in TYPED])
+def test_a_method_has_the_signature_of_its_family(family: Family[Any], protocol: Any, name: str) -> None:
+    method, signature = family[name], protocol.__call__
+    names = [p.name for p in inspect.signature(signature).parameters.values()][1:]
+    assert [p.name for p in inspect.signature(method).parameters.values() if p.kind is not p.KEYWORD_ONLY] == names
+    assert hints(method, names) == hints(signature, names)
+
+
+@pytest.mark.parametrize(("family", "name"), [(family, name) for family, _, name in TYPED], ids=[f"{f.package}.{n}" for f, _, n in TYPED])
+def test_a_method_names_its_source_and_has_a_test_of_its_own(family: Family[Any], name: str) -> None:
+    assert "\nSource: " in (inspect.getdoc(family[name]) or "")
+    assert (ROOT / "tests" / family.package.replace(".", "/") / f"test_{name}.py").exists()
+
+
+@pytest.mark.parametrize("name", weightings.names())
+def test_a_weighting_declares_whether_cutting_rollouts_into_rows_changes_it(name: str) -> None:
+    assert isinstance(getattr(weightings[name], "slice_invariant", None), bool)
 
 
 def test_binding_names_what_is_wrong() -> None:

@@ -12,6 +12,8 @@ from ledger.events import BundleSealed, HarnessRegistered, VerifierRegistered, W
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.store import New
+from training.hooks import Hook, rewriting
+from training.rollout.harness_table import HarnessTable
 from training.verifiers import Judge
 from training.worlds import World
 from training.worlds.source import VerifierKind
@@ -24,21 +26,40 @@ class Harness:
     """A harness version: what drives a policy through a world.
 
     Attributes:
-        name: readable name.
-        source: its source text.
-        limits: declared limits by name (counts, tokens, seconds).
-        context_policy: what happens to a long history.
+        source: source text of its loop.
+        table: all its choices.
+        hooks: the table's hooks, bound, in their order.
     """
 
-    name: str
     source: str
-    limits: Mapping[str, int | float]
-    context_policy: str
+    table: HarnessTable
+    hooks: tuple[Bound[Hook], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Readable name."""
+        return self.table.name
+
+    @property
+    def limits(self) -> Mapping[str, int | float]:
+        """Declared limits by name: counts, tokens, seconds."""
+        return self.table.limits
+
+    @property
+    def context_policy(self) -> str:
+        """What happens to a long history: the names of the hooks that rewrite it, in their order."""
+        return ", ".join(rewriting(self.hooks)) or "whole history"
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Every choice as a JSON object: the table, and its hooks with the digests of their sources."""
+        table = self.table.model_dump(mode="json")
+        return {**table, "stop": self.table.stops.model_dump(mode="json"), "hooks": [bound.ref.as_json() for bound in self.hooks]}
 
     @property
     def harness_id(self) -> str:
-        """Hex SHA-256 over all of it."""
-        return digest({"name": self.name, "source": self.source, "limits": dict(self.limits), "context_policy": self.context_policy})
+        """Hex SHA-256 over its source and all its choices."""
+        return digest({"source": self.source, "choices": self.choices})
 
 
 def register(
@@ -103,14 +124,12 @@ def _world_event(ledger: LedgerHandle, world: World[Any]) -> New:
 
 def _harness_event(ledger: LedgerHandle, harness: Harness) -> New:
     source = ledger.pending(harness.source, media="text/x-python", subject_id=PUBLIC)
+    choices = ledger.pending_json(harness.choices, subject_id=PUBLIC)
     body = HarnessRegistered(
-        harness_id=harness.harness_id,
-        name=harness.name,
-        source=source.ref,
-        limits=dict(harness.limits),
-        context_policy=harness.context_policy,
-    )
-    return ledger.new(body, source)
+        harness_id=harness.harness_id, name=harness.name, source=source.ref, limits=dict(harness.limits),
+        context_policy=harness.context_policy, style=harness.table.style, tool_format=harness.table.tool_format, choices=choices.ref,
+    )  # fmt: skip
+    return ledger.new(body, source, choices)
 
 
 def _sealed(ledger: LedgerHandle, bundle: Bundle, correlation_id: str | None) -> New:

@@ -22,7 +22,7 @@ from training.rewards import Reward, rewards
 from training.rollout import engine, policies
 from training.rollout.collect import Group, Run, Site
 from training.rollout.gateway import Gateway, Upstream
-from training.rollout.harness import tool_loop
+from training.rollout.harness import harness_of
 from training.rollout.judge import Judging
 from training.rollout.planting import Plants
 from training.rollout.policies import Policy
@@ -85,8 +85,8 @@ class Lab:
 
     @cached_property
     def harness(self) -> Harness:
-        """The harness with the experiment's limits."""
-        return tool_loop(**self.config.harness.model_dump())
+        """The harness that the experiment's table describes."""
+        return harness_of(self.config.harness)
 
     @cached_property
     def judgings(self) -> dict[str, tuple[Judging, ...]]:

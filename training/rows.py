@@ -13,8 +13,8 @@ Bools = NDArray[np.bool_]
 OpenReason = Literal[
     "start", "template", "retokenise", "compaction", "truncation", "parser", "history_rewritten", "parallel", "participant"
 ]
-"""Why a row was opened: `start` for the first one of a participant's conversation, `participant` for another participant's,
-`parallel` for a sibling sample of one prompt, the others where a prompt does not go on from what had been sampled."""
+"""Why a row was opened: `start` for a conversation of its own, `participant` for another participant's first one, `parallel` for a sibling
+sample of one prompt or another branch from the same samples, the others where a prompt does not go on from what had been sampled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,8 @@ class Row:
         step_T: for each token the position in `call_ids` of the call that sampled it, -1 where it was not sampled.
         call_ids: the calls whose samples are in the row, in order.
         open_reason: why the row was opened.
-        diverges_at: for a row opened because a prompt did not go on: index of the first token that differs from the row it left.
+        diverges_at: for a row opened because a prompt did not go on: index of the prompt's first token that is not in the row it left.
+        left_row: number of that row; None, as `diverges_at`, for a conversation of its own.
         text_only: tokenised from text that nobody sampled as tokens: supervised objectives alone may use it.
     """
 
@@ -81,6 +82,7 @@ class Row:
     call_ids: tuple[str, ...]
     open_reason: OpenReason
     diverges_at: int | None = None
+    left_row: int | None = None
     text_only: bool = False
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ledger.errors import SettingsError
 from ledger.events.rollout import RolloutKind
+from training.rollout.harness_table import HarnessTable
 from training.train_config import Table, TrainTable
 from training.worlds.fault_plan import FaultPlan
 from training.worlds.source import source_names
@@ -36,15 +37,6 @@ class TaskSource(Table):
         if world not in source_names():
             raise ValueError(f"allowed: {', '.join(source_names())}")
         return world
-
-
-class HarnessLimits(Table):
-    """Declared limits of the harness."""
-
-    calls_per_turn: int = Field(default=12, ge=1)
-    calls: int = Field(default=40, ge=1)
-    max_tokens: int = Field(default=512, ge=1)
-    wall_s: float = Field(default=900.0, gt=0)
 
 
 class Collection(Table):
@@ -100,7 +92,7 @@ class RunConfig(Table):
     concurrency: int = Field(default=8, ge=1, le=1024)
     reward: str = "all_conditions"
     second_opinions: bool = True
-    harness: HarnessLimits = HarnessLimits()
+    harness: HarnessTable = HarnessTable()
     tasks: tuple[TaskSource, ...] = Field(min_length=1)
     collect: tuple[Collection, ...] = ()
     train: TrainTable | None = None

@@ -32,14 +32,16 @@ from ledger.queries import (
 )
 from ledger.settings import Settings
 from training.rollout.decoding import Decoder, find_folder, read_decoder
+from training.rows_shown import Divergence, Excerpt, RowLine, RowsShown, rollout_rows
 from training.worlds.difference import differences
 
 __all__ = [
     "DECISIONS", "FAULTS", "JUDGED", "OUTCOMES", "PAGE_SIZE", "SEARCHED", "CallLine", "CallTrace", "Check", "Choices", "ConditionTrace",
-    "Coverage", "Decision", "Decoder", "Disagreement", "Filter", "LedgerUnavailable", "MissingRewards", "OutcomeSummary", "Page",
-    "ReviewTrace", "RewardLine", "RolloutLine", "SchemaMismatch", "SettingsError", "StateChange", "TallyError", "ToolTrace", "Trace",
-    "UnknownId", "VerdictTrace", "calls", "choices", "coverage", "decide", "decoder", "disagreements", "forget", "group_rollouts",
-    "missing", "opened", "people", "refresh", "rewards", "state_changes", "summary", "trace", "trace_json",
+    "Coverage", "Decision", "Decoder", "Disagreement", "Divergence", "Excerpt", "Filter", "LedgerUnavailable", "MissingRewards",
+    "OutcomeSummary", "Page", "ReviewTrace", "RewardLine", "RolloutLine", "RowLine", "RowsShown", "SchemaMismatch", "SettingsError",
+    "StateChange", "TallyError", "ToolTrace", "Trace", "UnknownId", "VerdictTrace", "calls", "choices", "coverage", "decide", "decoder",
+    "disagreements", "forget", "group_rollouts", "missing", "opened", "people", "refresh", "rewards", "rows", "state_changes", "summary",
+    "trace", "trace_json",
 ]  # fmt: skip
 
 PAGE_SIZE = 50
@@ -157,6 +159,23 @@ def trace(noun: Literal["reward", "rollout"], prefix: str) -> Trace:
     """
     ident = queries.resolve(opened(), noun, prefix.strip())
     return lineage.trace(opened(), ident) if noun == "reward" else lineage.trace_rollout(opened(), ident)
+
+
+def rows(rollout_id: str) -> RowsShown:
+    """The training rows of a rollout, decoded where its tokenizer is on this machine.
+
+    Raises:
+        TallyError: no such rollout, or stored tokens that are damaged.
+    """
+    found: dict[str, Decoder | None] = {}
+
+    def decode(model_version: str, token_ids: Sequence[int]) -> str | None:
+        if model_version not in found:
+            found[model_version] = decoder(model_version)
+        known = found[model_version]
+        return None if known is None else known.text(token_ids)
+
+    return rollout_rows(opened(), rollout_id, decode)
 
 
 def trace_json(shown: Trace) -> bytes:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from audit.bundle_batch import grams_of, more_held_out, pools_of, task_digest, user_text
+from audit.bundle_batch import grams_of, more_held_out, pools_of, task_digest, user_text, with_own_text
 from audit.bundle_checks import BundleSubject, CheckResult, answers, judged
 from ledger.canonical import digest
 
@@ -47,7 +47,7 @@ def split_leak(subject: BundleSubject, policy: Mapping[str, Any]) -> Sequence[Ch
 def _same(subject: BundleSubject) -> list[tuple[str, Sequence[Any]]]:
     draft, batch = subject.draft, subject.batch
     found: list[tuple[str, Sequence[Any]]] = [
-        ("request", batch.by_text.get(digest(dict(draft.request), allow_nul=True), ())),
+        ("request", with_own_text(batch.by_text.get(digest(dict(draft.request), allow_nul=True), ()))),
         ("text and initial state", batch.by_task.get(task_digest(draft), ())),
     ]
     return found + [(f"{kind} {name}", batch.by_pool.get((kind, name), ())) for kind, name in pools_of(draft)]

@@ -17,6 +17,11 @@ def call_stream(rollout_id: str | None, call_id: str) -> str:
     return f"unattributed-{call_id}" if rollout_id is None else f"rollout-{rollout_id}"
 
 
+def dispatched_key(call_id: str) -> str:
+    """The key of a call's ModelCallDispatched in its stream."""
+    return f"dispatched:{call_id}"
+
+
 def called_key(call_id: str) -> str:
     """The key of a call's ModelCalled in its stream."""
     return f"called:{call_id}"
@@ -67,7 +72,7 @@ class ModelCallDispatched(EventBody):
 
     def key(self) -> str:
         """One a call."""
-        return f"dispatched:{self.call_id}"
+        return dispatched_key(self.call_id)
 
 
 class ModelCalled(EventBody):

@@ -1,10 +1,10 @@
 """Rollouts: one attempt of one policy at one bundle, from its start to the one end that counts."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ledger.events.base import BlobRef, Digest, Edge, EventBody, Fields, Finite, Identifier, Name, ShortText
+from ledger.events.base import BlobRef, Digest, Edge, EventBody, Fields, Finite, Grown, Identifier, Name, ShortText
 
 EndedBy = Literal[
     "finished", "token_limit", "turn_limit", "context_full", "wall_clock", "world_error", "harness_error", "engine_error", "cancelled"
@@ -55,8 +55,10 @@ class RolloutStarted(EventBody):
         return edges + [Edge(me, f"model-{model}", "sampled_by") for model in models]
 
 
-class ToolCalled(EventBody):
-    """A tool call as sampled, as parsed, and as answered."""
+class ToolCalled(Grown, EventBody):
+    """A tool call as sampled, as parsed, and as answered; `executed_by` is `harness` where the call never was the world's to answer."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"executed_by"})
 
     rollout_id: Identifier
     index: int = Field(ge=0)
@@ -71,6 +73,7 @@ class ToolCalled(EventBody):
     state_before: Digest
     state_after: Digest
     latency_s: Finite
+    executed_by: Literal["world", "harness"] = "world"
 
     def stream(self) -> str:
         """The rollout's stream."""
@@ -99,8 +102,18 @@ class StateSnapshotted(EventBody):
         return f"snapshot:{self.step}"
 
 
-class HistoryRewritten(EventBody):
-    """A harness dropped or summarised part of the conversation, and why."""
+class HistoryRewritten(Grown, EventBody):
+    """A harness dropped or summarised part of a conversation, and why.
+
+    Attributes:
+        index: number of the rewriting in the rollout.
+        dropped: messages that are gone or were cut.
+        kept: messages that stayed as they were.
+        participant: whose conversation it was; None for the agent's.
+        before_call: index of the model call before which it happened, in the order in which the harness asks.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"participant", "before_call"})
 
     rollout_id: Identifier
     index: int = Field(ge=0)
@@ -108,6 +121,8 @@ class HistoryRewritten(EventBody):
     kept: int = Field(ge=0)
     summary: BlobRef | None
     reason: ShortText
+    participant: Name | None = None
+    before_call: int | None = None
 
     def stream(self) -> str:
         """The rollout's stream."""
@@ -118,11 +133,14 @@ class HistoryRewritten(EventBody):
         return f"rewrite:{self.index}"
 
 
-class RolloutEnded(EventBody):
+class RolloutEnded(Grown, EventBody):
     """The end of an attempt; `calls_digest` binds the model calls that it was made of.
 
-    The seconds are None when whoever ended it did not run it; `superseded` attempts are kept and never counted.
+    The seconds are None when whoever ended it did not run it; `superseded` attempts are kept and never counted; `counters` are the
+    harness's fallbacks and special cases.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"counters"})
 
     rollout_id: Identifier
     ended_by: EndedBy
@@ -136,6 +154,7 @@ class RolloutEnded(EventBody):
     sampling_s: Finite | None
     tool_s: Finite | None
     superseded: bool = False
+    counters: dict[Name, int] = Field(default_factory=dict)
 
     def stream(self) -> str:
         """The rollout's stream."""

@@ -1,10 +1,10 @@
 """Tasks: worlds, verifiers and harnesses as registered, bundles as sealed, groups as dispatched."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ledger.events.base import BlobRef, Digest, Edge, EventBody, Identifier, Name, ShortText
+from ledger.events.base import BlobRef, Digest, Edge, EventBody, Grown, Identifier, Name, ShortText
 
 
 class WorldRegistered(EventBody):
@@ -44,14 +44,19 @@ class VerifierRegistered(EventBody):
         return "registered"
 
 
-class HarnessRegistered(EventBody):
-    """A harness version with its declared limits and context policy."""
+class HarnessRegistered(Grown, EventBody):
+    """A harness version with its declared limits and context policy; `choices` is a blob of everything that its digest covers."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"style", "tool_format", "choices"})
 
     harness_id: Digest
     name: Name
     source: BlobRef
     limits: dict[str, int | float]
     context_policy: Name
+    style: Name = "chat"
+    tool_format: Name = "native"
+    choices: BlobRef | None = None
 
     def stream(self) -> str:
         """`harness-<digest>`."""

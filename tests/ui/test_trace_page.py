@@ -75,6 +75,24 @@ def test_an_unknown_id_is_a_message_and_not_a_traceback(site: Site, page: Open) 
     assert "no reward whose id begins with" in app.code[0].value
 
 
+def test_the_training_rows_stand_with_the_text_of_both_sides_where_a_prompt_left_one(site: Site, page: Open) -> None:
+    app = page(site.url, "trace", data_dir=site.data_dir, rollout=site.rollouts["solved"])
+    assert not app.exception
+    shown = html_of(app)
+    assert "opened because" in shown
+    assert "the next prompt held" in shown
+    # The history of these rollouts has no tool calls, which the model had sampled.
+    assert ">parser</span>" in shown
+    assert "&lt;tool_call&gt;" in shown
+    assert any("Row 1 left row 0 at token" in caption.value for caption in app.caption)
+
+
+def test_a_rollout_without_token_ids_says_that_it_has_no_rows(site: Site, page: Open) -> None:
+    app = page(site.url, "trace", data_dir=site.data_dir, rollout=site.rollouts["disputed"])
+    assert any("No rows: no call of this rollout has token ids" in caption.value for caption in app.caption)
+    assert "left_out:no_token_ids" in html_of(app)
+
+
 def test_without_an_id_the_page_asks_for_one(site: Site, page: Open) -> None:
     app = page(site.url, "trace", data_dir=site.data_dir)
     assert not app.exception

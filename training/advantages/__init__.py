@@ -19,6 +19,7 @@ class Advantages:
         counters: how often each fallback and special case was taken.
         invariants: named numbers that must hold, such as `sum_over_voters` = 0.
         advantage_R: the same along R where the estimator has one number a rollout; empty otherwise.
+        declared: the conventions that were followed: population, std, eps, singleton, zero_variance, and what else can be chosen.
     """
 
     adv_T: Floats
@@ -26,6 +27,7 @@ class Advantages:
     counters: Mapping[str, int] = field(default_factory=dict)
     invariants: Mapping[str, float] = field(default_factory=dict)
     advantage_R: tuple[float, ...] = ()
+    declared: Mapping[str, str | float] = field(default_factory=dict)
 
 
 class Advantage(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from ledger.methods import Family
+from ledger.methods import Bound, Family
 
 Point = Literal["before_model", "after_model", "before_tool", "after_tool", "context_full"]
 POINTS: tuple[Point, ...] = ("before_model", "after_model", "before_tool", "after_tool", "context_full")
@@ -19,7 +19,8 @@ class Payload:
 
     Attributes:
         messages: the conversation as the model is, or was, shown it.
-        tool: before and after a tool: name, arguments and, after, result.
+        tool: before and after a tool: name, arguments and, after, result and error_class (None, or why the call was refused). A hook
+            that sets both before the tool refuses the call with them; the result that it sets after the tool is what the policy is shown.
         prompt_tokens: prompt tokens of the last call, None before the first.
     """
 
@@ -49,7 +50,12 @@ class Hooked:
 
 
 class Hook(Protocol):
-    """The signature of every hook; it returns the payload as it is at points that do not concern it."""
+    """The signature of every hook; it returns the payload as it is at points that do not concern it.
+
+    Its attributes `rewrites` and `asks` say whether it may change what the conversation already holds, and whether it may ask the model;
+    set them with `rewrites` of `training.hooks._declared`. One that does not rewrite may append. What it changes, it says in a `Rewrite`.
+    A user message that it appends after an answer without a call is answered before the turn ends.
+    """
 
     async def __call__(self, point: Point, payload: Payload, memory: Mapping[str, Any], ask: AskModel) -> Hooked:
         """The payload after the hook."""
@@ -57,3 +63,13 @@ class Hook(Protocol):
 
 
 hooks: Family[Hook] = Family("training.hooks")
+
+
+def rewriting(bound: Sequence[Bound[Hook]]) -> list[str]:
+    """Names of the hooks that may change what a conversation already holds, in their order."""
+    return [hook.ref.name for hook in bound if getattr(hooks[hook.ref.name], "rewrites", True)]
+
+
+def asking(bound: Sequence[Bound[Hook]]) -> list[str]:
+    """Names of the hooks that may ask the model for a summary, in their order."""
+    return [hook.ref.name for hook in bound if getattr(hooks[hook.ref.name], "asks", True)]

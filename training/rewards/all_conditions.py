@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from training.rewards import JudgedRollout, Scored
-
-NO_EVIDENCE = ("world_error", "harness_error", "engine_error", "cancelled")
+from training.rewards._judged import NO_EVIDENCE
 
 
 def all_conditions(view_R: Sequence[JudgedRollout]) -> Scored:

@@ -4,8 +4,9 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -14,24 +15,28 @@ from ledger.appender import Appender
 from ledger.attempts import Attempt, attempts
 from ledger.bundle import Bundle
 from ledger.canonical import digest
-from ledger.errors import IdempotencyConflict, LedgerUnavailable, SettingsError, TallyError, WorldFailed
-from ledger.events import GroupDispatched, Participant, RolloutEnded, RolloutStarted, StateSnapshotted, ToolCalled
+from ledger.errors import LedgerUnavailable, SettingsError, TallyError, WorldFailed
+from ledger.events import GroupDispatched, RolloutEnded, RolloutStarted
 from ledger.events.rollout import RolloutKind
 from ledger.exclusive import exclusive
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage import bound_calls, calls_digest
 from ledger.store import New
-from ledger.token_packing import pack_rollout
 from training.bundles import Harness
+from training.hooks import rewriting
 from training.rollout.gateway import Gateway, RolloutCalls, Upstream
-from training.rollout.harness import Act, Answer, Ask, CallFailed, End, Episode, Record, drive
-from training.rollout.model_client import ModelClient, call_seed
-from training.rollout.planting import Planting, Plants, check_faults, plant
+from training.rollout.harness import CallFailed, End, Episode, drive
+from training.rollout.model_client import call_seed
+from training.rollout.planting import Plants, check_faults, plant
 from training.rollout.policies import Policy
+from training.rollout.recording import RolloutRecord, packed, participants
 from training.rollout.scripted import ScriptedServer
-from training.worlds import World
+from training.rollout.tool_formats import written
+from training.rollout.ways import Ways
+from training.worlds import AssistantTurn, World
 from training.worlds.asynchronous import as_async
+from training.worlds.source import Script
 
 DISPATCH_BATCH = 100
 WORLD_THREADS = 32
@@ -83,7 +88,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Site:
-    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version."""
+    """Where rollouts run: the ledger, the gateway, the worlds by name, the harness, and the upstreams by model version.
+
+    Attributes:
+        session: the way to the gateway; None for HTTP.
+        pool: where worlds work; None for threads.
+    """
 
     ledger: LedgerHandle
     appender: Appender
@@ -92,6 +102,8 @@ class Site:
     worlds: Mapping[str, World[Any]]
     harness: Harness
     upstreams: Mapping[str, Upstream]
+    session: aiohttp.ClientSession | None = None
+    pool: Executor | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class _Work:
     site: Site
     run: Run
     session: aiohttp.ClientSession
-    pool: ThreadPoolExecutor
+    pool: Executor
     unpacked: list[str]
 
 
@@ -154,8 +166,7 @@ async def _run_all(
     site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
 ) -> None:
     gate = asyncio.Semaphore(concurrency)
-    pool = ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
-    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    pool = site.pool or ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
 
     async def fill(work: _Work, slot: _Slot) -> None:
         async with gate:
@@ -163,7 +174,7 @@ async def _run_all(
         progress(1)
 
     try:
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as tasks:
+        async with _session(site) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
                 tasks.create_task(fill(_Work(site, run, session, pool, unpacked), slot))
     except BaseExceptionGroup as group:
@@ -174,6 +185,19 @@ async def _run_all(
         raise misuse.exceptions[0] from group
     finally:
         await asyncio.to_thread(pool.shutdown)
+
+
+def _session(site: Site) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    if site.session is not None:
+        return nullcontext(site.session)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None))
+
+
+def _seed_parts(run: Run, slot: _Slot, upstream: Upstream) -> tuple[str | int, ...]:
+    """What the seeds of a slot's calls are functions of. With keyed noise an attempt that is made again shall give the same tokens;
+    elsewhere another attempt is another sample."""
+    parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot)
+    return parts if upstream.kind == "torch" else (*parts, slot.attempt)
 
 
 async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
@@ -226,16 +250,21 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     seed = call_seed(run.root_seed, group.bundle.bundle_id)
     planting = plant(site.worlds[group.bundle.draft.world], group.bundle.draft, group.plants, rollout_id, seed=seed)
     episode = Episode(as_async(planting.world, work.pool), group.bundle.draft, None)
+    record = RolloutRecord(site.ledger, site.appender.append, rollout_id, correlation_id=run.run_id, labels=planting.labels)
+    ways = Ways(
+        site.gateway, work.session, record, policy, max_tokens=site.harness.table.max_tokens,
+        seed_parts=_seed_parts(run, slot, upstream),
+    )  # fmt: skip
     began = time.monotonic()
     end = End("cancelled", "operator", "the collector was interrupted")
     try:
         if policy.script is not None:
-            site.scripted.script(rollout_id, policy.script(group.bundle.draft))
-        site.gateway.register(rollout_id, upstream, participant=policy.name, correlation_id=run.run_id)
+            await _script(site, episode, policy.script, rollout_id)
+        for who in participants(policy, upstream.kind, site.harness):
+            site.gateway.register(rollout_id, upstream, participant=who.name, role=who.role, correlation_id=run.run_id)
         episode.state = await episode.world.reset(group.bundle.draft, seed=seed)
-        await site.appender.append([*_labels(site, run, planting, 0), await _snapshot(site, run, rollout_id, episode, 0)])
-        ask, record = _asker(work, slot, planting), _recorder(site, run, planting)
-        end = await drive(episode, site.harness, ask, record, hear=planting.hear)
+        await record.begin(episode)
+        end = await drive(episode, site.harness, ways.asker("agent"), record.act, hear=planting.hear, beside=ways)
     except CallFailed as failed:
         end = End(failed.ended_by, failed.boundary, failed.reason, failed.detail)
     except WorldFailed as failed:
@@ -247,99 +276,32 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     finally:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
-        await asyncio.shield(_end(work, (planting, calls), episode, end, time.monotonic() - began))
+        await asyncio.shield(_end(work, record, episode, end, calls=calls, wall_s=time.monotonic() - began))
 
 
-def _asker(work: _Work, slot: _Slot, planting: Planting) -> Ask:
-    site, run, policy, rollout_id = work.site, work.run, slot.group.policy, planting.rollout_id
-    seed_parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot, slot.attempt)
-    sampling = {"max_tokens": int(site.harness.limits["max_tokens"]), **policy.sampling}
-    url = site.gateway.base_url(rollout_id)
-    client = ModelClient(
-        work.session, url, policy.model, sampling=sampling, stream=policy.stream, strict_tools=policy.strict_tools, seed_parts=seed_parts
-    )
+async def _end(work: _Work, record: RolloutRecord, episode: Episode, end: End, *, calls: RolloutCalls, wall_s: float) -> None:
+    if not await record.end(episode, end, calls, wall_s=wall_s):
+        work.unpacked.append(record.rollout_id)
 
-    async def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
-        if labels := _labels(site, run, planting, index):
-            await site.appender.append(labels)
-        before = site.gateway.calls(rollout_id).sampling_s
-        answer = await client.ask(messages, tools, index)
-        return replace(answer, sampling_s=site.gateway.calls(rollout_id).sampling_s - before)
 
-    return ask
+async def _script(site: Site, episode: Episode, script: Script, rollout_id: str) -> None:
+    """Have the scripted policy say its part in the harness's format; compact lines need the tools of all user turns."""
+    turns = range(len(episode.draft.request["turns"]))
+    tools = {tool["function"]["name"]: tool for turn in turns for tool in await episode.world.tools(episode.draft, turn=turn)}
+    said = [written(turn, list(tools.values()), site.harness.table) for turn in (*script(episode.draft), AssistantTurn("Done."))]
+    # Its answers so far can no longer be counted in a conversation that was rewritten.
+    site.scripted.script(rollout_id, said[:-1], final_text=said[-1].content, by_request=bool(rewriting(site.harness.hooks)))
 
 
 def _started(site: Site, run: Run, slot: _Slot, rollout_id: str, upstream: Upstream) -> New:
-    policy = slot.group.policy
-    agent = Participant(
-        name=policy.name, role="agent", model_version=policy.model_version, endpoint=upstream.kind,
-        sampling={key: value for key, value in policy.sampling.items() if isinstance(value, int | float | str | bool | None)},
-        trainable=policy.trainable,
-    )  # fmt: skip
     body = RolloutStarted(
         rollout_id=rollout_id, group_id=slot.group_id, bundle_id=slot.group.bundle.bundle_id, slot=slot.slot, attempt=slot.attempt,
-        rollout_kind=slot.group.rollout_kind, participants=[agent],
+        rollout_kind=slot.group.rollout_kind, participants=participants(slot.group.policy, upstream.kind, site.harness),
         seed=call_seed(run.root_seed, run.run_id, run.twin_id(slot.group), slot.slot),
     )  # fmt: skip
     return site.ledger.new(body, correlation_id=run.run_id)
 
 
-def _labels(site: Site, run: Run, planting: Planting, index: int) -> list[New]:
-    """What must be durable with, or before, what the planted faults did."""
-    return [site.ledger.new(label, correlation_id=run.run_id) for label in planting.labels(index)]
-
-
-def _recorder(site: Site, run: Run, planting: Planting) -> Record:
-    async def record(act: Act) -> None:
-        pending = site.ledger.pending
-        name, sampled = pending(act.sampled.name), pending(act.sampled.arguments)
-        parsed = None if act.parsed is None else site.ledger.pending_json(dict(act.parsed))
-        result = pending(act.observation.content)
-        body = ToolCalled(
-            rollout_id=planting.rollout_id, index=act.index, turn=act.turn, model_call_id=act.model_call_id,
-            tool_call_id=digest(act.sampled.call_id, allow_nul=True)[:16], name=name.ref, arguments_sampled=sampled.ref,
-            arguments_parsed=None if parsed is None else parsed.ref, result=result.ref, error_class=act.observation.error_class,
-            state_before=act.state_before, state_after=act.state_after, latency_s=act.latency_s,
-        )  # fmt: skip
-        blobs = [name, sampled, result] if parsed is None else [name, sampled, result, parsed]
-        labels = _labels(site, run, planting, act.index)
-        await site.appender.append([*labels, site.ledger.new(body, *blobs, correlation_id=run.run_id)])
-
-    return record
-
-
-async def _snapshot(site: Site, run: Run, rollout_id: str, episode: Episode, step: int) -> New:
-    world = episode.world
-    view = site.ledger.pending_json(world.view(episode.state))
-    data = site.ledger.pending((await world.snapshot(episode.state)).data, media="application/octet-stream")
-    body = StateSnapshotted(rollout_id=rollout_id, step=step, state=world.digest(episode.state), view=view.ref, snapshot=data.ref)
-    return site.ledger.new(body, view, data, correlation_id=run.run_id)
-
-
-async def _end(work: _Work, made: tuple[Planting, RolloutCalls], episode: Episode, end: End, wall_s: float) -> None:
-    site, run, (planting, calls) = work.site, work.run, made
-    rollout_id = planting.rollout_id
-    detail = None if end.detail is None else site.ledger.pending(end.detail)
-    body = RolloutEnded(
-        rollout_id=rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],
-        detail=None if detail is None else detail.ref, model_calls=len(calls.call_ids), tool_calls=episode.tool_calls,
-        calls_digest=calls_digest(calls.call_ids), wall_s=wall_s + episode.unslept_s, sampling_s=calls.sampling_s, tool_s=episode.tool_s,
-        superseded=end.ended_by == "cancelled",
-    )  # fmt: skip
-    events = _labels(site, run, planting, episode.tool_calls)
-    if episode.state is not None:
-        events.append(await _snapshot(site, run, rollout_id, episode, episode.tool_calls + 1))
-    events.append(site.ledger.new(body, *([] if detail is None else [detail]), correlation_id=run.run_id))
-    try:
-        await site.appender.append(events)
-    except IdempotencyConflict:
-        # Another collector superseded this attempt while it ran; its end stands and this late one is not counted.
-        pass
-    await _pack(site, rollout_id, work.unpacked)
-
-
 async def _pack(site: Site, rollout_id: str, unpacked: list[str]) -> None:
-    """Pack an ended rollout's tokens in a thread; what does not fit its events stays staged, where verification finds it."""
-    packed = await asyncio.to_thread(pack_rollout, site.ledger, rollout_id)
-    if packed.faults:
+    if not await packed(site.ledger, rollout_id):
         unpacked.append(rollout_id)

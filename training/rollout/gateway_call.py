@@ -213,7 +213,7 @@ class Exchange:
         facts = call.facts
         headers = {"Content-Type": "application/json", "X-Tally-Call-Id": facts.call_id}
         if facts.rollout_id is not None:
-            headers["X-Tally-Rollout-Id"] = facts.rollout_id
+            headers.update({"X-Tally-Rollout-Id": facts.rollout_id, "X-Tally-Role": facts.role})
         if facts.upstream.api_key is not None:
             headers["Authorization"] = f"Bearer {facts.upstream.api_key}"
         while True:

@@ -11,7 +11,7 @@ from ledger.blobs import Pending
 from ledger.canonical import digest
 from ledger.errors import LedgerUnavailable
 from ledger.events import BlobRef, ModelCallDispatched, ModelCalled, VersionSpan
-from ledger.events.model_call import CallRole, ErrorSource, call_stream, called_key
+from ledger.events.model_call import CallRole, ErrorSource, call_stream, called_key, dispatched_key
 from ledger.ledger import LedgerHandle
 from ledger.store import New
 from ledger.tokens import CapturedTokens, captured
@@ -114,12 +114,16 @@ class Recorder:
             LedgerUnavailable: it could not be written in time.
             TallyError: as `ledger.store.append`.
         """
+        return await self._append(self.intent(facts, request), late=late, again=False)
+
+    def intent(self, facts: CallFacts, request: Pending) -> New:
+        """The event that says that a call is about to be made."""
         body = ModelCallDispatched(
             call_id=facts.call_id, rollout_id=facts.rollout_id, index=facts.index, participant=facts.participant, role=facts.role,
             request=request.ref, request_digest=facts.request_digest, upstream=facts.upstream.base_url, model=facts.request.model,
             stream_requested=facts.request.stream, retry_of=facts.retry_of, retry_key=facts.retry_key, added_fields=list(facts.added),
         )  # fmt: skip
-        return await self._append(self.ledger.new(body, request, correlation_id=facts.correlation_id), late=late, again=False)
+        return self.ledger.new(body, request, correlation_id=facts.correlation_id)
 
     async def called(
         self,
@@ -144,21 +148,39 @@ class Recorder:
             LedgerUnavailable: it could not be written in time.
             TallyError: as `ledger.store.append`.
         """
+        new, response = self.outcome(facts, result, intent_id=intent_id, latency_s=latency_s, queued_s=queued_s)
+        await self._append(new, late=lambda: late(response), again=True)
+        self.recorded(facts, result)
+        return response
+
+    def outcome(
+        self, facts: CallFacts, result: CallResult, *, intent_id: str, latency_s: float, queued_s: float
+    ) -> tuple[New, BlobRef | None]:
+        """The event that says what came of a call, with its tokens, and the reference of the answer in it."""
         tokens = self._captured(facts, result.trace)
         body, pending = self._called(facts, result, tokens, latency_s, queued_s)
         new = self.ledger.new(body, *pending, correlation_id=facts.correlation_id, causation_id=intent_id, tokens=tokens.staged)
-        event_id = await self._append(new, late=lambda: late(body.response), again=True)
+        return new, body.response
+
+    def recorded(self, facts: CallFacts, result: CallResult) -> None:
+        """Let later calls of the rollout continue a call, whose outcome is durable: a parent always is before its children."""
         if facts.rollout_id is not None:
-            # Only now may others continue it: a parent is always durable before its children.
-            self.linkers.add(facts.rollout_id, event_id, result.trace.prompt_ids, result.trace.sampled_ids)
-        return body.response
+            self.linkers.add(facts.rollout_id, self._called_id(facts), result.trace.prompt_ids, result.trace.sampled_ids)
+
+    def intent_id(self, facts: CallFacts) -> str:
+        """Event id of the intent of a call, which follows from its stream and key."""
+        stream = call_stream(facts.rollout_id, facts.call_id)
+        return ids.event_id(self.ledger.ledger_id, self.ledger.project, stream, dispatched_key(facts.call_id))
+
+    def _called_id(self, facts: CallFacts) -> str:
+        stream = call_stream(facts.rollout_id, facts.call_id)
+        return ids.event_id(self.ledger.ledger_id, self.ledger.project, stream, called_key(facts.call_id))
 
     def _captured(self, facts: CallFacts, trace: TokenTrace) -> CapturedTokens:
-        ledger, stream = self.ledger, call_stream(facts.rollout_id, facts.call_id)
-        event_id = ids.event_id(ledger.ledger_id, ledger.project, stream, called_key(facts.call_id))
+        ledger = self.ledger
         link = None if facts.rollout_id is None else self.linkers.find(facts.rollout_id, trace.prompt_ids)
         arrays = (trace.prompt_ids, trace.sampled_ids, trace.logprobs)
-        return captured(arrays, event_id=event_id, subject=ledger.subject(ledger.subject_id), link=link)
+        return captured(arrays, event_id=self._called_id(facts), subject=ledger.subject(ledger.subject_id), link=link)
 
     def _called(
         self, facts: CallFacts, result: CallResult, tokens: CapturedTokens, latency_s: float, queued_s: float

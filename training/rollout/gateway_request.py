@@ -211,9 +211,10 @@ def _show(value: Any) -> str:
 def upstream_body(request: ChatRequest, upstream: Upstream) -> tuple[bytes, tuple[str, ...]]:
     """The bytes to send upstream, and the names of the fields that were added to what the client sent.
 
-    Only vLLM gets additions: token ids, logprobs, and usage at the end of a stream. Everything else goes on byte for byte.
+    Only engines that return tokens get additions: token ids, logprobs, and usage at the end of a stream. Everything else goes on
+    byte for byte.
     """
-    if upstream.kind != "vllm":
+    if not upstream.returns_tokens:
         return request.raw, ()
     body = request.body
     extra: dict[str, Any] = {name: True for name in ("return_token_ids", "logprobs") if body.get(name) is not True}

@@ -1,237 +1,301 @@
-"""The tool-calling harness: drives one policy through one world over an OpenAI-compatible endpoint, and says how it ended."""
+"""The harness: drives one policy through one world, as its table says, and says how it ended. Asks the model, calls the world."""
 
 import inspect
-import json
-import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Literal
 
-from ledger.bundle import BundleDraft
-from ledger.canonical import parse
-from ledger.errors import CanonicalError
-from ledger.events.rollout import EndedBy
+from ledger.errors import SettingsError
 from training.bundles import Harness
-from training.worlds import AsyncWorld, Observation, ToolCall
+from training.hooks import hooks, rewriting
+from training.rollout.conversation import Conversation, pass_point
+from training.rollout.episode import (
+    Act,
+    Answer,
+    Ask,
+    Beside,
+    CallFailed,
+    Clock,
+    End,
+    Episode,
+    Hear,
+    Record,
+    SampledCall,
+    Tools,
+    nobody,
+)
+from training.rollout.harness_table import HarnessTable
+from training.rollout.tool_formats import ReadCall, as_message, failed_result, read_answer, result_message, tools_text, unknown_tool
+from training.worlds import Observation, ToolCall
 
-Boundary = Literal["policy", "world", "harness", "engine", "gateway", "operator"]
-Clock = Callable[[], float]
+__all__ = [
+    "DELEGATE", "Act", "Answer", "Ask", "Beside", "CallFailed", "End", "Episode", "Hear", "Record", "SampledCall", "drive", "harness_of",
+    "nobody", "tool_loop",
+]  # fmt: skip
 
-
-@dataclass(frozen=True)
-class SampledCall:
-    """A tool call as the model's answer holds it: id, name and raw argument text."""
-
-    call_id: str
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One model answer.
-
-    Attributes:
-        content: text, or None.
-        tool_calls: the calls that it asks for.
-        finish_reason: as the upstream says.
-        model_call_id: the gateway's id of the call.
-        sampling_s: seconds that the upstream took, without waiting in the gateway; 0 until the gateway is asked.
-    """
-
-    content: str | None
-    tool_calls: tuple[SampledCall, ...]
-    finish_reason: str | None
-    model_call_id: str | None
-    sampling_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Act:
-    """One tool call as it happened, ready to be recorded."""
-
-    index: int
-    turn: int
-    sampled: SampledCall
-    model_call_id: str | None
-    parsed: Mapping[str, Any] | None
-    observation: Observation
-    state_before: str
-    state_after: str
-    latency_s: float
-
-
-Ask = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]], int], Awaitable[Answer]]
-"""(messages, tool schemas, call index) to the answer; raises `CallFailed`."""
-Record = Callable[[Act], Awaitable[None]]
-Hear = Callable[[int, bool], Sequence[Mapping[str, Any]]]
-"""(number of the model call to come, whether the policy has answered the last user turn) to what the user says unasked, as messages."""
-
-
-def nobody(step: int, ended: bool) -> Sequence[Mapping[str, Any]]:
-    """Nothing: a user who speaks in the request alone."""
-    return ()
+_LOOP = ("harness", "conversation", "episode", "tool_formats", "tool_text")
+"""The files that a harness's source is."""
+DELEGATE: Mapping[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "delegate",
+        "description": "Give a task to another agent, who works in the same place and sees nothing else. Its answer is the result.",
+        "parameters": {
+            "type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"], "additionalProperties": False,
+        },
+    },
+}  # fmt: skip
+"""The tool by which the main agent of an orchestrator starts a sub-agent."""
 
 
 @dataclass(frozen=True)
 class _Through:
-    """What a rollout goes through: the model, the record, the user between steps, and the clock."""
+    """What a rollout goes through: the harness, the record, the user between steps, the clock and the other ways to the model."""
 
-    ask: Ask
+    episode: Episode
+    harness: Harness
     record: Record
     hear: Hear
     clock: Clock
+    beside: Beside | None
 
-
-class CallFailed(Exception):
-    """A model call gave no answer; says whose fault it was."""
-
-    def __init__(self, ended_by: EndedBy, boundary: Boundary, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail[:300]}")
-        self.ended_by, self.boundary, self.reason, self.detail = ended_by, boundary, reason, detail
-
-
-@dataclass
-class Episode:
-    """A rollout under way: its last state and what has been counted, also when it ends by an exception.
-
-    Attributes:
-        state: the world's current state.
-        model_calls: answered model calls so far.
-        tool_calls: number of tool calls so far.
-        sampling_s, tool_s: seconds spent sampling and in tools, a world's own time included; queueing and reset are not counted.
-        unslept_s: the part of `tool_s` that was the world's own time and that nobody waited for.
-    """
-
-    world: AsyncWorld[Any]
-    draft: BundleDraft
-    state: Any
-    model_calls: int = 0
-    tool_calls: int = 0
-    sampling_s: float = 0.0
-    tool_s: float = 0.0
-    unslept_s: float = 0.0
+    @property
+    def table(self) -> HarnessTable:
+        return self.harness.table
 
 
 @dataclass(frozen=True)
-class End:
-    """How a rollout ended."""
+class _Turn:
+    """What is being answered: the user turn, the tools, the model calls allowed, and whether the user may still speak up."""
 
-    ended_by: EndedBy
-    boundary: Boundary
-    reason: str
-    detail: str | None = None
+    number: int
+    tools: Tools
+    calls: int
+    last: bool
 
 
-def tool_loop(*, calls_per_turn: int = 12, calls: int = 40, max_tokens: int = 512, wall_s: float = 900.0) -> Harness:
-    """The harness version of this file with its limits.
+def harness_of(table: HarnessTable) -> Harness:
+    """The harness that a table describes, its hooks bound.
 
-    Args:
-        calls_per_turn: model calls a user turn may take.
-        calls: model calls a rollout may take.
-        max_tokens: sampled tokens a call may take.
-        wall_s: seconds of sampling and tool time together.
+    Raises:
+        MethodError: no such hook, or a parameter that it does not take.
+        SettingsError: the style does not fit the hooks.
     """
-    limits = {"calls_per_turn": calls_per_turn, "calls": calls, "max_tokens": max_tokens, "wall_s": wall_s}
-    return Harness("tool_loop", inspect.getsource(sys.modules[__name__]), limits, "whole history")
+    bound = tuple(hooks.bind(use.name, **use.params) for use in table.hooks)
+    names = rewriting(bound)
+    if table.style == "chat" and names:
+        raise SettingsError(f"style 'chat' only appends, and hook {names[0]} rewrites the history; allowed: style 'rewritten'")
+    if table.style == "rewritten" and not names:
+        raise SettingsError(f"style 'rewritten' with hooks {[use.name for use in table.hooks]}; allowed: at least one that rewrites")
+    if table.sub_agent is not None and table.tool_format == "compact" and not table.stops.texts:
+        raise SettingsError("an orchestrator in compact format needs a stop text, since its answer in free words could name a tool")
+    source = "\n".join(inspect.getsource(import_module(f"training.rollout.{name}")) for name in _LOOP)
+    return Harness(source, table, bound)
 
 
-async def drive(episode: Episode, harness: Harness, ask: Ask, record: Record, *, hear: Hear = nobody, clock: Clock = time.monotonic) -> End:
+def tool_loop(**choices: Any) -> Harness:
+    """The harness with these keys of `HarnessTable`, and defaults for the others."""
+    return harness_of(HarnessTable(**choices))
+
+
+async def drive(
+    episode: Episode,
+    harness: Harness,
+    ask: Ask,
+    record: Record,
+    *,
+    hear: Hear = nobody,
+    clock: Clock = time.monotonic,
+    beside: Beside | None = None,
+) -> End:
     """How the policy's way through all user turns ended; `episode` holds the state that it left.
 
     Args:
         ask, record: the way to the model and to the record.
         hear: what the user says between steps: appended to the conversation as it is, in the user turn that is under way.
         clock: seconds.
+        beside: for a harness that rewrites the conversation or has sub-agents.
 
     Raises:
         CallFailed: a model call gave no answer.
         WorldFailed: the world broke.
+        SettingsError: the harness needs `beside` and has none.
     """
-    messages: list[Mapping[str, Any]] = []
-    through = _Through(ask, record, hear, clock)
-    if episode.draft.request.get("system"):
-        messages.append({"role": "system", "content": episode.draft.request["system"]})
-    for turn, said in enumerate(episode.draft.request["turns"]):
-        messages.extend(said)
-        end = await _user_turn(episode, harness, messages, turn, through)
-        if end is not None:
+    if beside is None and (harness.table.sub_agent is not None or rewriting(harness.hooks)):
+        raise SettingsError(f"a harness of style {harness.table.style!r} rewrites or delegates; it is driven with `beside` alone")
+    through = _Through(episode, harness, record, hear, clock, beside)
+    talk = Conversation("agent", ask)
+    turns = episode.draft.request["turns"]
+    for number, said in enumerate(turns):
+        offered = await episode.world.tools(episode.draft, turn=number)
+        tools = _main_tools(offered, harness.table)
+        _tell(talk, _system(episode, harness.table) if number == 0 else None, tools, harness.table)
+        talk.messages.extend(said)
+        turn = _Turn(number, tools, harness.table.calls_per_turn, number == len(turns) - 1)
+        end = await _answered(talk, turn, through, offered)
+        if isinstance(end, End):
             return end
     return End("finished", "policy", "answered every user turn")
 
 
-async def _user_turn(episode: Episode, harness: Harness, messages: list[Mapping[str, Any]], turn: int, through: _Through) -> End | None:
-    tools = await episode.world.tools(episode.draft, turn=turn)
-    last = turn == len(episode.draft.request["turns"]) - 1
-    for _ in range(int(harness.limits["calls_per_turn"])):
-        if episode.model_calls >= harness.limits["calls"]:
+def _system(episode: Episode, table: HarnessTable) -> str:
+    own = episode.draft.request.get("system") or ""
+    if table.system.mode == "replace":
+        return table.system.text
+    return "\n\n".join(text for text in (own, table.system.text) if text)
+
+
+def _tell(talk: Conversation, system: str | None, tools: Tools, table: HarnessTable) -> None:
+    """Begin with the system prompt, and describe the tools where the format does, again whenever they are others."""
+    text = system or ""
+    if table.tools_in_prompt and list(tools) != list(talk.told):
+        text = "\n\n".join(part for part in (text, tools_text(tools, table)) if part)
+        talk.told = tools
+    if text:
+        talk.messages.append({"role": "system", "content": text})
+
+
+def _main_tools(offered: Tools, table: HarnessTable) -> Tools:
+    if table.sub_agent is None:
+        return offered
+    if "delegate" in [tool["function"]["name"] for tool in offered]:
+        raise SettingsError("the world has a tool 'delegate' of its own; allowed for an orchestrator: a world without one")
+    return [*_named(offered, table.sub_agent.main_tools), DELEGATE]
+
+
+def _named(offered: Tools, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    return [tool for tool in offered if not names or tool["function"]["name"] in names]
+
+
+async def _answered(talk: Conversation, turn: _Turn, through: _Through, offered: Tools) -> End | str:
+    """The answer that ended the turn, or how the rollout ended in it."""
+    episode, table = through.episode, through.table
+    for _ in range(turn.calls):
+        if episode.model_calls >= table.calls:
             return End("turn_limit", "policy", f"{episode.model_calls} model calls, the limit of a rollout")
-        if episode.model_calls:
-            messages.extend(through.hear(episode.model_calls, False))
-        answer = await through.ask(messages, tools, episode.model_calls)
-        episode.model_calls += 1
-        episode.sampling_s += answer.sampling_s
-        messages.append(_as_message(answer))
-        if not answer.tool_calls:
-            if answer.finish_reason == "length":
-                return End("token_limit", "policy", "an answer was cut by its token limit")
-            if not (last and (late := through.hear(episode.model_calls, True))):
-                return None
-            messages.extend(late)
-        for sampled in answer.tool_calls:
-            observation = await _act(episode, sampled, answer.model_call_id, (turn, tools), through)
-            messages.append({"role": "tool", "tool_call_id": sampled.call_id, "content": observation.content})
-        if episode.sampling_s + episode.tool_s > harness.limits["wall_s"]:
+        if episode.model_calls and talk.role == "agent":
+            talk.messages.extend(through.hear(episode.model_calls, False))
+        index = episode.model_calls
+        answer = await _ask(talk, turn.tools, through)
+        if isinstance(answer, End):
+            return answer
+        talk.messages.append(as_message(answer, table))
+        reading = read_answer(answer, turn.tools, table, index)
+        episode.counters.update({"markup_without_call": int(reading.markup), "lines_after_stop": reading.after_stop})
+        length = len(talk.messages)
+        await pass_point(talk, "after_model", episode, through.harness, through.beside)
+        reminded = len(talk.messages) > length and talk.messages[-1]["role"] == "user"
+        if answer.finish_reason == "length" and (table.tool_format != "native" or not reading.calls):
+            return End("token_limit", "policy", "an answer was cut by its token limit")
+        for call in reading.calls:
+            shown = await _act(talk, call, answer.model_call_id, turn, through, offered=offered)
+            talk.messages.append(result_message(call.sampled.call_id, shown, table))
+        if reading.stopped and not reminded:
+            late = through.hear(episode.model_calls, True) if turn.last and talk.role == "agent" else ()
+            if not late:
+                return answer.content or ""
+            talk.messages.extend(late)
+        if episode.sampling_s + episode.tool_s > table.wall_s:
             return End("wall_clock", "policy", f"{episode.sampling_s + episode.tool_s:.1f} s of sampling and tools")
-    return End("turn_limit", "policy", f"{harness.limits['calls_per_turn']} model calls in user turn {turn}, the limit of a turn")
+    return End("turn_limit", "policy", f"{turn.calls} model calls in user turn {turn.number}, the limit of a turn")
+
+
+async def _ask(talk: Conversation, tools: Tools, through: _Through) -> Answer | End:
+    """The model's next answer; a conversation that is full is shortened once, if a hook does that."""
+    episode, table = through.episode, through.table
+    await pass_point(talk, "before_model", episode, through.harness, through.beside)
+    if table.context_tokens is not None and talk.tokens is not None and talk.tokens >= table.context_tokens:
+        _, shorter = await pass_point(talk, "context_full", episode, through.harness, through.beside)
+        if not shorter:
+            return End("context_full", "policy", f"{talk.tokens} tokens in the conversation; the limit is {table.context_tokens}")
+    sent = () if table.tool_format != "native" else tools
+    try:
+        answer = await _persistent(talk, sent, through)
+    except CallFailed as failed:
+        if failed.ended_by != "context_full":
+            raise
+        _, shorter = await pass_point(talk, "context_full", episode, through.harness, through.beside)
+        if not shorter:
+            raise
+        # The call that failed has its own index in the record; this one is another.
+        episode.model_calls += 1
+        answer = await _persistent(talk, sent, through)
+    episode.model_calls += 1
+    episode.sampling_s += answer.sampling_s
+    talk.prompt_tokens = answer.prompt_tokens
+    talk.tokens = None if answer.prompt_tokens is None else answer.prompt_tokens + (answer.sampled_tokens or 0)
+    return answer
+
+
+async def _persistent(talk: Conversation, tools: Tools, through: _Through) -> Answer:
+    retries = through.table.retries
+    for _ in range(retries.times):
+        try:
+            return await talk.ask(talk.messages, tools, through.episode.model_calls)
+        except CallFailed as failed:
+            if failed.ended_by != "engine_error" or failed.status not in retries.statuses:
+                raise
+            through.episode.counters["engine_retries"] += 1
+    return await talk.ask(talk.messages, tools, through.episode.model_calls)
 
 
 async def _act(
-    episode: Episode,
-    sampled: SampledCall,
-    model_call_id: str | None,
-    place: tuple[int, Sequence[Mapping[str, Any]]],
-    through: _Through,
-) -> Observation:
-    turn, tools = place
+    talk: Conversation, call: ReadCall, model_call_id: str | None, turn: _Turn, through: _Through, *, offered: Tools
+) -> str:  # fmt: skip
+    """Carry out one call and record it; the text of its result for the policy."""
+    episode, sampled = through.episode, call.sampled
+    tool: Mapping[str, Any] = {"name": sampled.name, "arguments": sampled.arguments}
+    passed, _ = await pass_point(talk, "before_tool", episode, through.harness, through.beside, tool=tool)
     began = through.clock()
     before = episode.world.digest(episode.state)
-    parsed, observation = _parsed(sampled.arguments)
-    offered = [tool["function"]["name"] for tool in tools]
-    if parsed is not None and sampled.name not in offered:
-        observation = _refused(f"no such tool; there are {', '.join(offered)}", "unknown_tool")
-    elif parsed is not None:
-        call = ToolCall(sampled.name, parsed, sampled.call_id)
-        episode.state, observation = await episode.world.call(episode.state, call)
+    by: Literal["world", "harness"] = "world"
+    if sampled.name not in [item["function"]["name"] for item in turn.tools] and call.parsed is not None:
+        observation = unknown_tool(turn.tools)
+    elif call.refused is not None or call.parsed is None:
+        observation = call.refused or Observation("")
+    elif passed is not None and passed.get("error_class"):
+        by, observation = "harness", Observation(str(passed["result"]), str(passed["error_class"]))
+    elif sampled.name == "delegate" and through.table.sub_agent is not None:
+        by, observation = "harness", await _delegated(call.parsed, turn, through, offered)
+    else:
+        episode.state, observation = await episode.world.call(episode.state, ToolCall(sampled.name, call.parsed, sampled.call_id))
     latency_s = through.clock() - began + observation.delay_s
-    episode.tool_s += latency_s
+    # What a sub-agent sampled and did was counted where it happened.
+    episode.tool_s += latency_s if by == "world" else 0.0
     episode.unslept_s += observation.delay_s
     after = episode.world.digest(episode.state)
-    await through.record(Act(episode.tool_calls, turn, sampled, model_call_id, parsed, observation, before, after, latency_s))
+    await through.record(Act(
+        episode.tool_calls, turn.number, sampled, model_call_id, call.parsed, observation, before, after, latency_s, executed_by=by,
+    ))  # fmt: skip
     episode.tool_calls += 1
-    return observation
+    tool = {**tool, "result": observation.content, "error_class": observation.error_class}
+    passed, _ = await pass_point(talk, "after_tool", episode, through.harness, through.beside, tool=tool)
+    return observation.content if passed is None else str(passed["result"])
 
 
-def _parsed(arguments: str) -> tuple[Mapping[str, Any] | None, Observation]:
+async def _delegated(arguments: Mapping[str, Any], turn: _Turn, through: _Through, offered: Tools) -> Observation:
+    """What a sub-agent answers; its calls, its tools and its conversation are its own, the world's state is everybody's."""
+    table, sub = through.table, through.table.sub_agent
+    if sub is None or through.beside is None:
+        raise SettingsError("a sub-agent was asked for and the harness has none")
+    task = arguments.get("task")
+    if not isinstance(task, str) or set(arguments) != {"task"}:
+        return failed_result("delegate takes one argument, task, a text", "invalid_arguments")
+    if through.episode.counters["sub_agents"] >= sub.starts:
+        return failed_result(f"no further sub-agent: {sub.starts} were started, the limit", "sub_agent_limit")
+    through.episode.counters["sub_agents"] += 1
+    tools = _named(offered, sub.tools)
+    talk = Conversation("sub_agent", through.beside.asker("sub_agent"))
+    _tell(talk, sub.system, tools, table)
+    talk.messages.append({"role": "user", "content": task})
     try:
-        value = parse(arguments)
-    except CanonicalError as error:
-        return None, _refused(f"arguments are not valid: {str(error)[:80]}", "malformed_arguments")
-    if not isinstance(value, dict):
-        return None, _refused("arguments must be a JSON object", "malformed_arguments")
-    return value, Observation("")
-
-
-def _refused(reason: str, error_class: str) -> Observation:
-    return Observation(json.dumps({"error": reason}), error_class)
-
-
-def _as_message(answer: Answer) -> Mapping[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": answer.content or ""}
-    if answer.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in answer.tool_calls
-        ]
-    return message
+        said = await _answered(talk, replace(turn, tools=tools, calls=sub.calls), through, offered)
+    except CallFailed as failed:
+        if failed.ended_by != "context_full":
+            raise
+        return failed_result("the sub-agent's conversation no longer fits its model's context", "sub_agent_failed")
+    if isinstance(said, End):
+        return failed_result(f"the sub-agent did not finish: {said.reason}", "sub_agent_failed")
+    return Observation(said)

@@ -1,13 +1,14 @@
 """Asks a model through the gateway for one rollout and reads its answer, streamed or not. Talks HTTP."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 
 from ledger.ids import derived_id
-from training.rollout.harness import Answer, CallFailed, SampledCall
+from training.rollout.episode import Answer, CallFailed, SampledCall
 
 PAUSE_WAIT_S = "600"
 
@@ -45,36 +46,40 @@ class ModelClient:
         self.session, self.base_url, self.model = session, base_url, model
         self.headers = {"Content-Type": "application/json", "X-Tally-Wait": PAUSE_WAIT_S, **(headers or {})}
         self.sampling, self.stream, self.strict_tools, self.seed_parts = sampling, stream, strict_tools, seed_parts
+        self._asked, self._again = -1, 0
 
     async def ask(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], index: int) -> Answer:
-        """The model's answer.
+        """The model's answer; asked again for the index that it was asked for last, it is a retry of that call and marked as one.
 
         Raises:
             CallFailed: an error came instead, with whose it was.
         """
+        self._asked, self._again = index, self._again + 1 if index == self._asked else 0
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), "stream": self.stream, **self.sampling}
         body["seed"] = call_seed(*self.seed_parts, index)
         if tools:
             body["tools"] = [_strict(tool) for tool in tools] if self.strict_tools else list(tools)
         else:
             body.pop("tool_choice", None)
-        return await self.send(orjson.dumps(body))
+        if self.stream:
+            body["stream_options"] = {"include_usage": True}
+        return await self.send(orjson.dumps(body), retries=self._again)
 
-    async def send(self, body: bytes) -> Answer:
-        """The model's answer to the bytes of a request.
+    async def send(self, body: bytes, *, retries: int = 0) -> Answer:
+        """The model's answer to the bytes of a request, which was sent `retries` times before.
 
         Raises:
             CallFailed: an error came instead, with whose it was.
         """
+        headers = self.headers if retries == 0 else {**self.headers, "x-stainless-retry-count": str(retries)}
         try:
-            async with self.session.post(f"{self.base_url}/chat/completions", data=body, headers=self.headers) as response:
+            async with self.session.post(f"{self.base_url}/chat/completions", data=body, headers=headers) as response:
                 if response.status != 200:
                     raise _failed(response.status, response.headers.get("X-Tally-Error-Source", "gateway"), await response.read())
-                message, finish = await (_streamed(response) if self.stream else _whole(response))
-                call_id = response.headers.get("X-Tally-Call-Id")
+                answer = await (_streamed(response) if self.stream else _whole(response))
+                return replace(answer, model_call_id=response.headers.get("X-Tally-Call-Id"))
         except aiohttp.ClientError as error:
             raise CallFailed("harness_error", "gateway", "the gateway broke off", repr(error)) from error
-        return Answer(message["content"], message["tool_calls"], finish, call_id)
 
 
 def _strict(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,19 +87,27 @@ def _strict(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {**function, "strict": True, "parameters": {**function["parameters"], "additionalProperties": False}}}
 
 
-async def _whole(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:
-    choice = orjson.loads(await response.read())["choices"][0]
+def _answer(content: str | None, calls: tuple[SampledCall, ...], finish: str | None, usage: Any) -> Answer:
+    counted = usage if isinstance(usage, dict) else {}
+    prompt, sampled = counted.get("prompt_tokens"), counted.get("completion_tokens")
+    return Answer(content, calls, finish, None, prompt_tokens=prompt, sampled_tokens=sampled)
+
+
+async def _whole(response: aiohttp.ClientResponse) -> Answer:
+    body = orjson.loads(await response.read())
+    choice = body["choices"][0]
     calls = tuple(
         SampledCall(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in choice["message"].get("tool_calls") or ()
     )
-    return {"content": choice["message"].get("content"), "tool_calls": calls}, choice.get("finish_reason")
+    return _answer(choice["message"].get("content"), calls, choice.get("finish_reason"), body.get("usage"))
 
 
-async def _streamed(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], str | None]:
+async def _streamed(response: aiohttp.ClientResponse) -> Answer:
     text: list[str] = []
     calls: dict[int, dict[str, str]] = {}
     finish: str | None = None
+    usage: Any = None
     done = False
     async for line in response.content:
         if not line.startswith(b"data:"):
@@ -107,6 +120,7 @@ async def _streamed(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], s
         if "error" in chunk:
             # The gateway names itself in its own errors; one without a source was passed on from the engine.
             raise _failed(502, str(chunk["error"].get("source", "engine")), data)
+        usage = chunk.get("usage") or usage
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta") or {}
             text.append(delta.get("content") or "")
@@ -120,7 +134,7 @@ async def _streamed(response: aiohttp.ClientResponse) -> tuple[dict[str, Any], s
     if not done:
         raise CallFailed("harness_error", "gateway", "the stream ended without its end mark", "")
     sampled = tuple(SampledCall(call["id"], call["name"], call["arguments"]) for _, call in sorted(calls.items()))
-    return {"content": "".join(text) or None, "tool_calls": sampled}, finish
+    return _answer("".join(text) or None, sampled, finish, usage)
 
 
 def _failed(status: int, source: str, body: bytes) -> CallFailed:
@@ -128,5 +142,5 @@ def _failed(status: int, source: str, body: bytes) -> CallFailed:
     if status == 400 and ("input_tokens" in text or "maximum context length" in text):
         return CallFailed("context_full", "policy", "the conversation no longer fits the model's context", text)
     if source in ("engine", "provider"):
-        return CallFailed("engine_error", "engine", f"HTTP {status} from the {source}", text)
+        return CallFailed("engine_error", "engine", f"HTTP {status} from the {source}", text, status=status)
     return CallFailed("harness_error", "gateway", f"HTTP {status} from the {source}", text)

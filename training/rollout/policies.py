@@ -3,11 +3,13 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ledger.blobs import PUBLIC
+from ledger.canonical import canonical_bytes
 from ledger.events import ModelVersionPublished
 from ledger.ledger import LedgerHandle
 from training.rollout.pretrained import template_digest, tokenizer_digest, version_digest, weights_digest
@@ -40,8 +42,11 @@ class Policy:
 
 
 def scripted(ledger: LedgerHandle, name: str, script: Script) -> Policy:
-    """A scripted policy, with its source published as a model version that has no weights and no logprobs."""
-    source = inspect.getsource(inspect.getmodule(script) or script)
+    """A scripted policy, with its source and parameters published as a model version that has no weights and no logprobs."""
+    bare, params = (script.func, script.keywords) if isinstance(script, partial) else (script, {})
+    source = inspect.getsource(inspect.getmodule(bare) or bare)
+    if params:
+        source = f"# parameters: {canonical_bytes(params).decode()}\n{source}"
     version = f"scripted-{name}-{sha256(source.encode()).hexdigest()[:12]}"
     blob = ledger.pending(source, media="text/x-python", subject_id=PUBLIC)
     body = ModelVersionPublished(

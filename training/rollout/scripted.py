@@ -50,6 +50,19 @@ class Fault:
     drop: tuple[str, ...] = ()
 
 
+@dataclass
+class _Script:
+    """What a rollout is answered, and the bodies of its requests by turn where its turns are told by them."""
+
+    turns: tuple[AssistantTurn, ...]
+    final_text: str
+    seen: dict[bytes, int] | None
+
+    def turn(self, raw: bytes, assistant_messages: int) -> int:
+        """The number of the turn that a request asks for."""
+        return assistant_messages if self.seen is None else self.seen.setdefault(raw, len(self.seen))
+
+
 @dataclass(frozen=True)
 class Received:
     """A request as the server got it."""
@@ -60,7 +73,7 @@ class Received:
 
 class ScriptedServer:
     """Answers each rollout from its script: the turn is the number of assistant messages in the request, so a repeated request
-    gets the same answer. After the script's end it answers with a final text.
+    gets the same answer. After the script's end it answers with a final text. A role of a rollout may have a script of its own.
 
     With `token_mode` it also answers in vLLM's shape, with the UTF-8 bytes of the text as token ids.
 
@@ -81,7 +94,7 @@ class ScriptedServer:
         self.aborted = 0
         self._keep = keep
         self._host, self._port = host, port
-        self._scripts: dict[str | None, tuple[AssistantTurn, ...]] = {}
+        self._scripts: dict[tuple[str | None, str], _Script] = {}
         self._faults: dict[str | None, Fault] = {}
         self._runner: web.AppRunner | None = None
 
@@ -99,13 +112,25 @@ class ScriptedServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def script(self, rollout_id: str | None, turns: Sequence[AssistantTurn]) -> None:
-        """Set what a rollout is answered; None is for requests that name no rollout."""
-        self._scripts[rollout_id] = tuple(turns)
+    def script(
+        self, rollout_id: str | None, turns: Sequence[AssistantTurn], *, role: str = "", final_text: str | None = None,
+        by_request: bool = False,
+    ) -> None:  # fmt: skip
+        """Set what a rollout is answered.
+
+        Args:
+            rollout_id: None is for requests that name no rollout.
+            role: for requests in this role alone; "" for those in a role without a script.
+            final_text: what follows the script; the server's own when None.
+            by_request: each new request is the next turn, for conversations that are rewritten.
+        """
+        said = self.final_text if final_text is None else final_text
+        self._scripts[rollout_id, role] = _Script(tuple(turns), said, {} if by_request else None)
 
     def forget(self, rollout_id: str | None) -> None:
-        """Let go of a rollout's script."""
-        self._scripts.pop(rollout_id, None)
+        """Let go of a rollout's scripts."""
+        for key in [key for key in self._scripts if key[0] == rollout_id]:
+            del self._scripts[key]
 
     def fault(self, rollout_id: str | None, fault: Fault) -> None:
         """Plant a fault in a rollout's next answers."""
@@ -137,15 +162,16 @@ class ScriptedServer:
             raise
         if fault.status is not None:
             return web.Response(status=fault.status, body=fault.body, headers=fault.headers, content_type="application/json")
-        turns = self._scripts.get(rollout_id)
+        script = self._scripts.get((rollout_id, request.headers.get("X-Tally-Role", ""))) or self._scripts.get((rollout_id, ""))
         try:
             body = parse(raw)
-            turn_index = sum(message["role"] == "assistant" for message in body["messages"])
+            answers = sum(message["role"] == "assistant" for message in body["messages"])
         except (CanonicalError, KeyError, TypeError) as error:
             return _refuse(400, f"not a chat completion: {error}")
-        if turns is None:
+        if script is None:
             return _refuse(404, f"no script for rollout {rollout_id!r}; {len(self._scripts)} scripts are known")
-        turn = turns[turn_index] if turn_index < len(turns) else AssistantTurn(self.final_text)
+        turn_index = script.turn(raw, answers)
+        turn = script.turns[turn_index] if turn_index < len(script.turns) else AssistantTurn(script.final_text)
         response = self._response(body, turn, turn_index, fault)
         if body.get("stream") is not True:
             if fault.break_after is not None and request.transport is not None:

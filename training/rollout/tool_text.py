@@ -13,6 +13,8 @@ from ledger.canonical import parse
 from ledger.errors import CanonicalError
 
 LEFT_OUT = "-"
+MARKUP = ("<tool_call", '{"name":', '"arguments":', "<function=", "[TOOL_CALLS]")
+"""What a tool call looks like in one of the usual formats, when it was written as text."""
 
 
 def call_line(name: str, arguments: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> str:
@@ -52,6 +54,11 @@ def result_text(content: str) -> str:
     except CanonicalError:
         return content
     return " ".join(_values(value)) or LEFT_OUT
+
+
+def has_markup(text: str) -> bool:
+    """Whether a text holds what a tool call looks like in one of the usual formats."""
+    return any(mark in text for mark in MARKUP)
 
 
 def _properties(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -1,9 +1,11 @@
 """What an experiment needs to know of a kind of world: how it is opened, where its tasks come from, who can act in it and who judges."""
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import training.worlds
@@ -14,7 +16,7 @@ from training.worlds import AssistantTurn, World
 
 VerifierKind = Literal["program", "state_diff", "judge", "human"]
 Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
-"""A scripted policy: what it answers in a task, turn by turn."""
+"""A scripted policy: what it answers in a task, turn by turn. It may take keyword-only parameters with defaults; see `with_params`."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,21 @@ class WorldSource:
     verifiers: tuple[tuple[str, VerifierKind], ...] = (("end_state", "state_diff"),)
     scripts: Mapping[str, Script] = field(default_factory=dict)
     opening: tuple[str, ...] = ()
+
+
+def with_params(script: Script, params: Mapping[str, Any]) -> Script:
+    """The script with its parameters fixed; the script itself where there are none.
+
+    Raises:
+        SettingsError: a parameter that it does not take; the message names those that it takes.
+    """
+    if not params:
+        return script
+    known = [name for name, p in inspect.signature(script).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    if unknown := [name for name in params if name not in known]:
+        name = getattr(script, "__name__", "script")
+        raise SettingsError(f"the policy {name} takes no parameter {unknown[0]!r}; it takes {', '.join(known) or 'none'}")
+    return partial(script, **params)
 
 
 def source_names() -> list[str]:

@@ -8,6 +8,7 @@ import streamlit as st
 from ui import data
 from ui.components.conversation import show_conversation
 from ui.components.markup import Markup, chip, details, escape, facts, outcome_tone, plain
+from ui.components.row_table import show_rows
 from ui.components.state_diff import show_diff
 from ui.components.token_strip import SIGNALS, show_tokens
 from ui.components.verdict_cards import check_table, show_reviews, show_verdict
@@ -24,7 +25,8 @@ def show() -> None:
     _header(trace)
     failed = sum(not check.passed for check in trace.checks)
     checks = f"{len(trace.checks)} checks" + (f", {failed} fail" if failed else "")
-    story, tokens, integrity, place = st.tabs(["Conversation and verdicts", "Tokens", f"Integrity: {checks}", "Ids and neighbours"])
+    names = ["Conversation and verdicts", "Tokens", "Training rows", f"Integrity: {checks}", "Ids and neighbours"]
+    story, tokens, rows, integrity, place = st.tabs(names)
     with story:
         left, right = st.columns([1.15, 1], gap="large")
         with left:
@@ -33,6 +35,8 @@ def show() -> None:
             _judged(trace)
     with tokens:
         _tokens(trace)
+    with rows:
+        _rows(trace)
     with integrity:
         st.html(check_table(trace.checks))
     with place:
@@ -148,6 +152,13 @@ def _tokens(trace: data.Trace) -> None:
     call = trace.calls[chosen or 0]
     versions = call.model_versions or tuple(model.model_version for model in trace.models[:1])
     show_tokens(call, data.decoder(versions[0]) if versions and call.sampled_ids is not None else None, str(signal))
+
+
+def _rows(trace: data.Trace) -> None:
+    try:
+        show_rows(data.rows(trace.rollout.rollout_id))
+    except data.TallyError as fault:
+        st.html(f'<div class="tl">{chip("rows cannot be built", "bad")}{escape(fault)}</div>')
 
 
 def _size(call: data.CallTrace) -> str:

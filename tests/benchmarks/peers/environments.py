@@ -33,6 +33,7 @@ PEERS = {
     "phoenix": Peer(("arize-phoenix[pg]==20.26.*", "psycopg[binary]==3.3.9")),
     "agentlightning": Peer(("agentlightning==1.0.2",), python=(3, 12)),
     "verifiers": Peer(("verifiers==0.4.0",)),
+    "trl": Peer(("trl==1.16.0", "torch==2.13.0", "transformers==5.19.0")),
 }
 
 

@@ -20,8 +20,9 @@ from training import stages
 from training.bundles import seal
 from training.lab import Lab
 from training.rollout.collect import Group, collect
+from training.rollout.harness_table import HarnessTable
 from training.rollout.planting import Plants
-from training.run_config import Collection, HarnessLimits, RunConfig, read_run_config
+from training.run_config import Collection, RunConfig, read_run_config
 from training.worlds.fault_plan import read_plan
 
 Body = TypeVar("Body")
@@ -33,7 +34,7 @@ def collected(ledger: LedgerHandle, tmp_path: Path) -> Iterator[Callable[..., La
     """Collects the oracle on two desk tasks without faults and with each of the given plans, in one run."""
     opened: list[Lab] = []
 
-    def run(*plans: Faults, twin: bool = True, harness: HarnessLimits = HarnessLimits(), **more: Any) -> Lab:
+    def run(*plans: Faults, twin: bool = True, harness: HarnessTable = HarnessTable(), **more: Any) -> Lab:
         planted = [Collection(policy="oracle", faults=read_plan(faults), **more) for faults in plans]
         tasks = ({"world": "ticket_desk", "count": 2, "seed": 3},)
         config = RunConfig(name="t", seed=1, tasks=tasks, collect=(*[Collection(policy="oracle")] * twin, *planted), harness=harness)
@@ -168,7 +169,7 @@ def test_a_dropped_connection_ends_the_rollout_as_the_worlds_fault_with_its_labe
 
 def test_a_slow_answer_counts_as_tool_time_and_reaches_the_declared_limit(collected: Callable[..., Lab]) -> None:
     slow: Faults = [{"kind": "slow_answer", "at": [1], "seconds": 50.0}]
-    lab = collected(slow, [{**slow[0], "seconds": 200.0}], harness=HarnessLimits(wall_s=100.0))
+    lab = collected(slow, [{**slow[0], "seconds": 200.0}], harness=HarnessTable(wall_s=100.0))
     for rollout_id in rollout_ids(lab, 1):
         (end,) = bodies(lab, RolloutEnded, rollout_id)
         assert (end.ended_by, end.tool_s is not None and 50 <= end.tool_s < 60) == ("finished", True)

@@ -10,7 +10,8 @@ from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
 from training import stages
 from training.lab import Lab
-from training.run_config import Collection, HarnessLimits, RunConfig, TaskSource
+from training.rollout.harness_table import HarnessTable
+from training.run_config import Collection, RunConfig, TaskSource
 
 Outcomes = dict[str, list[bool | None]]
 
@@ -24,7 +25,7 @@ def outcomes(ledger: LedgerHandle) -> Callable[..., Outcomes]:
             name="t",
             seed=1,
             concurrency=2,
-            harness=HarnessLimits(calls_per_turn=40),
+            harness=HarnessTable(calls_per_turn=40),
             tasks=(TaskSource(world=world, count=count, seed=seed, options=options or {}),),
             collect=tuple(Collection(policy=policy) for policy in policies),
         )

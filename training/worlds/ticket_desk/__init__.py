@@ -7,21 +7,35 @@ from ledger.errors import SettingsError
 from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.ticket_desk.bundles import generate
 from training.worlds.ticket_desk.scripts import SCRIPTS
-from training.worlds.ticket_desk.synthesis import tasks
+from training.worlds.ticket_desk.synthesis import slice_tasks, tasks
+from training.worlds.ticket_desk.walks import WALKS
 from training.worlds.ticket_desk.world import TicketDesk
 
 __all__ = ["SOURCE", "TicketDesk"]
 
 
+_OPTIONS = ("families", "level", "split", "slice", "cooldown")
+
+
 def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
     families, level = query.options.get("families", False), query.options.get("level")
-    if unknown := set(query.options) - {"families", "level"}:
-        raise SettingsError(f"the ticket desk takes the options families and level; seen {', '.join(sorted(unknown))}")
+    if unknown := set(query.options) - set(_OPTIONS):
+        raise SettingsError(f"the ticket desk takes the options {', '.join(_OPTIONS)}; seen {', '.join(sorted(unknown))}")
     if not isinstance(families, bool) or not (level is None or (isinstance(level, int) and not isinstance(level, bool))):
         raise SettingsError(f"families is {families!r} and level {level!r}; allowed: true or false, and a whole number")
     if level is not None and not families:
         raise SettingsError("level is given without families; the plain reminder tasks have no levels")
-    return tasks(query.count, query.seed, level=level) if families else generate(query.count, seed=query.seed)
+    split, apart, cooldown = (query.options.get(name) for name in _OPTIONS[2:])
+    if split is None and (apart is not None or cooldown is not None):
+        raise SettingsError(f"slice {apart!r} or cooldown {cooldown!r} is given without split; allowed: train, validation or test")
+    if split is None:
+        return tasks(query.count, query.seed, level=level) if families else generate(query.count, seed=query.seed)
+    if not families or level is None or split not in ("train", "validation", "test") or cooldown not in (None, True, False):
+        raise SettingsError(
+            f"split is {split!r} with families {families!r}, level {level!r} and cooldown {cooldown!r};"
+            " allowed: train, validation or test with families true, a level, and cooldown true or false"
+        )
+    return slice_tasks(query.count, query.seed, split, apart, level=level, cooldown=bool(cooldown))
 
 
 SOURCE = WorldSource(
@@ -32,6 +46,9 @@ SOURCE = WorldSource(
         ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
         ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
     ),
-    scripts=SCRIPTS,
+    scripts={**SCRIPTS, **WALKS},
 )  # fmt: skip
-"""The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all."""
+"""The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all.
+
+With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but the
+draw (`instances`), or `families`, `wordings` or `names`. With `cooldown` only families whose rule has a cool-down are used."""

@@ -33,7 +33,7 @@ class Level:
         due: fewest and most tickets that are due, where the rule's boundaries do not ask for more.
         distractors: tickets beside them that only distract.
         form: `walk`, ids first and then one ticket a call, or `table`, rows with all columns.
-        whole: rows beside a boundary lie a whole day or hour away from it instead of a minute.
+        whole: numbers are small and whole: days, hours, and two digits of a ticket's id; else a minute lies beside a boundary.
         omission: share of requests that leave a constant to an earlier turn or a note of the desk.
         ambiguity: share of requests with two readings, which the user settles.
         user_errors: share of those in which the user errs.

@@ -14,6 +14,7 @@ from training.worlds.ticket_desk.state import PRIORITIES, STATUSES, Clock, DeskS
 from training.worlds.ticket_desk.state import Mail as Sent
 
 NOTES = ("", "", "", "waiting for parts", "customer called", "see last week", "needs a part", "check the cable")
+_REACH = {timedelta(days=1): 30, timedelta(hours=1): 96}
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Scene:
     values: dict[str, tuple[Any, ...]]
 
 
-def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: bool = False) -> Scene:
+def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: bool = False, whole: bool = False) -> Scene:
     """A time, people and the values that matter to the rule.
 
     Args:
@@ -37,6 +38,7 @@ def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: boo
         pool: number of the pool of names.
         grain: how far beside a boundary in elapsed time a row lies.
         plain: a desk without a profile.
+        whole: all ages are whole days and all reminders whole hours back, none of them longer than `_REACH`.
     """
     start = datetime(2026, 2, 2, tzinfo=UTC) + timedelta(days=rng.randrange(300), minutes=rng.randrange(1440))
     teams = sorted({node.team for node in nodes(rule) if isinstance(node, Team)})
@@ -49,14 +51,15 @@ def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: boo
     zones = sorted({desk.time_zone, *(owner.time_zone for owner in workers)})
     tags = sorted({node.tag for node in nodes(rule) if isinstance(node, Tagged | AddTag)})
     assigned = any(isinstance(node, Age) and node.clock == "assigned" for node in nodes(rule))
+    days, hours = (timedelta(days=1), timedelta(hours=1)) if whole else (None, None)
     values: dict[str, tuple[Any, ...]] = {
         "priority": PRIORITIES,
         "status": STATUSES,
         "owner_id": tuple(owner.id for owner in workers),
         "tags": ((), *((tag,) for tag in tags), *([tuple(tags[:2])] if len(tags) > 1 else [])),
-        "opened_at": _times(_moments(rule, "opened", start, zones, desk), rng, start, grain),
+        "opened_at": _times(_moments(rule, "opened", start, zones, desk), rng, start, grain, unit=days),
         "assigned_at": (None, *(_times(_moments(rule, "assigned", start, zones, desk), rng, start, grain) if assigned else ())),
-        "last_reminded_at": _reminders(rule, start, rng, min(grain, timedelta(hours=1))),
+        "last_reminded_at": _reminders(rule, start, rng, min(grain, timedelta(hours=1)), unit=hours),
     }
     loads = _loads(rule, [owner.id for owner in workers], rng)
     return Scene(Facts(start, desk, {owner.id: owner for owner in owners}, loads), values)
@@ -99,9 +102,14 @@ def is_plain(rule: Rule) -> bool:
     return True
 
 
-def _times(points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta) -> tuple[str, ...]:
-    """The points, a grain before and after each, and some moments that lie between and beyond them."""
-    far = [start - timedelta(days=rng.randint(0, 40), minutes=rng.randrange(1440)) for _ in range(6)]
+def _times(
+    points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta, *, unit: timedelta | None = None
+) -> tuple[str, ...]:
+    """The points, a grain before and after each, and some moments that lie between and beyond them, a whole number of units back."""
+    if unit is None:
+        far = [start - timedelta(days=rng.randint(0, 40), minutes=rng.randrange(1440)) for _ in range(6)]
+    else:
+        far = [start - unit * rng.randint(1, _REACH[unit]) for _ in range(6)]
     moments = {*points, *(point + step for point in points for step in (-grain, grain)), *far}
     return tuple(format_time(moment) for moment in sorted(moments) if moment <= start)
 
@@ -121,10 +129,10 @@ def _moments(rule: Rule, clock: str, start: datetime, zones: Sequence[str], desk
     return points
 
 
-def _reminders(rule: Rule, start: datetime, rng: Random, grain: timedelta) -> tuple[str | None, ...]:
+def _reminders(rule: Rule, start: datetime, rng: Random, grain: timedelta, *, unit: timedelta | None) -> tuple[str | None, ...]:
     """Never, on either side of every cool-down and on it, and long ago."""
     points = [start - timedelta(hours=node.hours) for node in nodes(rule) if isinstance(node, Cooldown)]
-    return (None, *_times(points, rng, start, grain))
+    return (None, *_times(points, rng, start, grain, unit=unit))
 
 
 def _loads(rule: Rule, workers: Sequence[str], rng: Random) -> dict[str, int]:

@@ -45,7 +45,7 @@ def situation(rule: Rule, rng: Random, level: Level, *, pool: int, others: Seque
 
 def _attempt(rule: Rule, rng: Random, level: Level, pool: int, others: Sequence[Rule]) -> DeskState | None:
     grain = timedelta(days=1) if level.whole else timedelta(minutes=1)
-    scene = scene_of(rule, rng, pool=pool, grain=grain, plain=level.form == "walk" and is_plain(rule))
+    scene = scene_of(rule, rng, pool=pool, grain=grain, plain=level.form == "walk" and is_plain(rule), whole=level.whole)
     witnesses = [due_row(rule, tier, scene, rng) for tier in range(-1, len(rule.tiers))]
     rows = [row for row in witnesses if row is not None]
     if len(rows) < len(witnesses):
@@ -67,7 +67,7 @@ def _attempt(rule: Rule, rng: Random, level: Level, pool: int, others: Sequence[
     if loaded is None:
         return None
     rng.shuffle(loaded)
-    first = rng.randrange(101, 900)
+    first = rng.randrange(11, 81) if level.whole else rng.randrange(101, 900)
     return state_from(scene, [replace(row, id=f"T{first + place}", note=rng.choice(NOTES)) for place, row in enumerate(loaded)])
 
 

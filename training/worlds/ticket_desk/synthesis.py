@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ledger.bundle import BundleDraft, Split
 from ledger.canonical import digest
@@ -39,6 +39,9 @@ HINT = (
     " nothing else."
 )
 _REDRAWS = 6
+Slice = Literal["instances", "families", "wordings", "names"]
+SLICES: tuple[Slice, ...] = get_args(Slice)
+"""What alone sets the tasks of a slice apart from those for training: nothing but the draw, or families, wordings or names."""
 
 
 @dataclass(frozen=True)
@@ -81,39 +84,75 @@ def tasks(count: int, seed: int, *, level: int | None = None) -> list[BundleDraf
     return [draft_of(known[index % len(known)], seed, index, level=level) for index in range(count)]
 
 
+def slice_tasks(count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, cooldown: bool = False) -> list[BundleDraft]:
+    """So many tasks of one slice, its families in turn; two slices have no task in common, nor has one slice in two splits.
+
+    Args:
+        split: for `train`, the tasks that are trained on, which no slice sets apart; else `validation` or `test`.
+        apart: what alone is held out; families, wordings and names are otherwise those for training.
+        cooldown: only families whose rule has a cool-down.
+    Raises:
+        BundleError: `count` is negative, a slice of `train` or no slice of another split, or no such level.
+    """
+    if count < 0:
+        raise BundleError(f"count is {count}; allowed: 0 or more")
+    if (split == "train") != (apart is None) or apart not in (None, *SLICES):
+        raise BundleError(f"split {split!r} with slice {apart!r}; allowed: train without one, the other splits with one of {', '.join(SLICES)}")
+    wanted = split if apart == "families" else "train"
+    known = [
+        family
+        for family in families_at(level)
+        if split_of(family.family_id) == wanted and not (cooldown and family.rule.cooldown is None)
+    ]
+    name = apart or "train"
+    Random(f"ticket_desk/order/{seed}/{split}/{name}").shuffle(known)
+    return [draft_of(known[index % len(known)], seed, index, level=level, place=(split, apart)) for index in range(count)]
+
+
 def split_of(family_id: str) -> Split:
     """The split to which a family belongs, whatever the seed: of eight, six train, one validation, one test."""
     place = int(family_id[:8], 16) % 8
     return "validation" if place == 6 else "test" if place == 7 else "train"
 
 
-def draft_of(family: Family, seed: int, index: int, *, level: int | None = None) -> BundleDraft:
+def draft_of(
+    family: Family, seed: int, index: int, *, level: int | None = None, place: tuple[Split, Slice | None] | None = None
+) -> BundleDraft:
     """One task of the family.
 
     Args:
-        seed, index: with the family and the level they decide everything else.
+        seed, index: with the family, the level and the place they decide everything else.
         level: a level's number, or None for the family's own.
+        place: split and slice; for None the family's own split, with the wordings and names that belong to it.
     Raises:
         BundleError: no such level, or no state was found that shows the rule.
     """
     number = family.level if level is None else level
     knobs = level_at(number)
-    rng = Random(f"ticket_desk/{seed}/{index}/{number}/{family.family_id}")
-    place = _place(split_of(family.family_id), knobs, rng)
-    job = _job(family, knobs, place, rng)
-    request = _request(job, place, knobs)
+    key = "" if place is None else f"/{place[0]}/{place[1] or 'train'}"
+    rng = Random(f"ticket_desk/{seed}/{index}/{number}/{family.family_id}{key}")
+    stands = _place(split_of(family.family_id), knobs, rng) if place is None else _slice_place(*place, knobs, rng)
+    job = _job(family, knobs, stands, rng)
+    request = _request(job, stands, knobs)
     shown = {"request": request, "initial_state": view_of(job.state), "spec": _spec(job)}
-    task: dict[str, Any] = {"name": f"deskf_{seed}_{index}", "world": TicketDesk.name, **shown}
+    task: dict[str, Any] = {"name": f"deskf_{seed}_{index}{key.replace('/', '_')}", "world": TicketDesk.name, **shown}
     return BundleDraft(
         **task,
         reference=_checked_reference(job, task["name"]),
         hint=HINT,
-        split=place.split,
+        split=stands.split,
         provenance={
-            "proposer": "ticket_desk", "seed": seed, "licence": "Apache-2.0", "family": family.family_id, "wording": VOICES[place.voice],
-            "names": POOLS[place.pool][0], "content": digest(shown), "source": {"index": index, "level": number},
+            "proposer": "ticket_desk", "seed": seed, "licence": "Apache-2.0", "family": family.family_id, "wording": VOICES[stands.voice],
+            "names": POOLS[stands.pool][0], "content": digest(shown), "source": {"index": index, "level": number},
+            **({"held_out": list(_HELD_OUT[place[1]])} if place is not None and place[1] is not None else {}),
         },
     )  # fmt: skip
+
+
+def _slice_place(split: Split, apart: Slice | None, knobs: Level, rng: Random) -> _Place:
+    """As for training but for the one thing that the slice holds out."""
+    train, own = _place("train", knobs, rng), _place(split, knobs, rng)
+    return _Place(split, own.voice if apart == "wordings" else train.voice, own.pool if apart == "names" else train.pool)
 
 
 def _place(split: Split, knobs: Level, rng: Random) -> _Place:
@@ -206,3 +245,7 @@ def _played(job: Job, name: str, turns: Sequence[Sequence[Mapping[str, Any]]]) -
 
 
 _DESK = TicketDesk()
+_HELD_OUT: dict[Slice, tuple[str, ...]] = {
+    "instances": (), "families": ("family",), "wordings": ("text", "wording"), "names": ("names",),
+}  # fmt: skip
+"""What the check of splits is to compare, beside text together with state, which it always does."""

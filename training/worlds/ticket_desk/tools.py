@@ -125,7 +125,9 @@ def _get_ticket(state: DeskState, *, ticket: str) -> Outcome:
 
 
 def _mail(state: DeskState, *, to: str, ticket: str) -> Outcome:
-    return _send_digest(state, to=to, subject=f"Reminder: {ticket}", body=f"Please look at {ticket}.", ticket_ids=[ticket])
+    state, answer = _send_digest(state, to=to, subject=f"Reminder: {ticket}", body=f"Please look at {ticket}.", ticket_ids=[ticket])
+    # `mark_reminded` writes the time by itself, so a walk has no use for it.
+    return state, answer if answer.error_class is not None else _answer({"sent": json.loads(answer.content)["sent"]})
 
 
 def _mark_reminded(state: DeskState, *, ticket: str) -> Outcome:

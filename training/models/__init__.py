@@ -1,0 +1,1 @@
+"""The policies that are trained: small causal language models from scratch, or any Hugging Face folder. Torch lives here."""

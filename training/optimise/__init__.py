@@ -1,0 +1,1 @@
+"""What turns judged rollouts into batches, updates and model versions."""

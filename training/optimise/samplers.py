@@ -1,0 +1,55 @@
+"""What an experiment's rounds are sampled by, as its file says. Starts processes for a model server; writes the ledger."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ledger.appender import Appender
+from ledger.errors import SettingsError
+from training.lab import Lab
+from training.optimise.rounds import RoundSampler
+from training.rollout.collect import Collected, Group, Run, Site
+from training.rollout.gateway import Gateway
+from training.rollout.lockstep import collect_lockstep
+from training.rollout.scripted import ScriptedServer
+from training.rollout.torch_engine import TorchEngine
+from training.stages import Progress
+
+AT_ONCE = 256
+"""Most rollouts that advance together."""
+
+
+class TorchRounds:
+    """Rounds sampled in this process, all rollouts in lock-step."""
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self.engine = engine
+
+    def collect(self, lab: Lab, run: Run, groups: Sequence[Group], *, progress: Progress) -> Collected:
+        """What was done so that every slot of every group has one counted attempt."""
+        total = sum(group.size for group in groups)
+        what = f"rollouts of round {run.round}"
+        return asyncio.run(self._collect(lab, run, groups, lambda count: progress(what, count, total)))
+
+    async def _collect(self, lab: Lab, run: Run, groups: Sequence[Group], progress: Callable[[int], None]) -> Collected:
+        # The lock-step collection has an appender and a gateway of its own, in the place of these.
+        site = Site(lab.ledger, Appender(lab.ledger), Gateway(lab.ledger), ScriptedServer(), lab.worlds, lab.harness, {})
+        concurrency = min(AT_ONCE, sum(group.size for group in groups))
+        return await collect_lockstep(site, run, groups, engine=self.engine, concurrency=concurrency, progress=progress)
+
+
+@contextmanager
+def open_sampler(lab: Lab) -> Iterator[RoundSampler]:
+    """The engine and collector of the experiment's `[train.engine]`; the engine is closed at the end.
+
+    Raises:
+        SettingsError: the experiment trains nothing.
+    """
+    if lab.config.train is None:
+        raise SettingsError(f"experiment {lab.config.name!r} has no [train]; allowed: one with stages")
+    table = lab.config.train
+    engine = TorchEngine(f"torch-{lab.run().run_id}", dtype=table.policy.dtype, threads=table.threads)
+    try:
+        yield TorchRounds(engine)
+    finally:
+        engine.close()

@@ -1,0 +1,103 @@
+"""The recorded rollouts that a supervised stage learns from: collected from scripts, or found in the ledger. Writes the ledger."""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+
+from ledger import queries
+from ledger.attempts import attempts
+from ledger.bundle import Bundle
+from ledger.errors import SettingsError
+from ledger.queries import Filter
+from training import stages
+from training.admission import admitted, require_admitted
+from training.lab import Lab
+from training.optimise.opened import Training
+from training.optimise.schedule import Place
+from training.rollout import policies
+from training.rollout.collect import Group, collect
+from training.stages import Progress, silent
+from training.train_config import SupervisedStage, TraceSource
+from training.worlds.source import with_params
+
+_TRIES = "tries"
+"""Parameter of a script that says the how manieth rollout of a task this is, for scripts that draw."""
+
+
+def collect_traces(training: Training, place: Place, *, progress: Progress = silent) -> list[tuple[TraceSource, list[str]]]:
+    """Each source of a supervised stage with its counted rollouts, judged and rewarded.
+
+    Args:
+        place: the first update of the stage; its round is that of the rollouts that are collected for it.
+    Raises:
+        SettingsError: a source names no policy, or there are no admitted training bundles.
+    """
+    stage = place.stage
+    assert isinstance(stage, SupervisedStage)
+    lab = training.lab
+    admitted_ids = set(admitted(training.ledger, split="train"))
+    bundles = [bundle for bundle in lab.bundles if bundle.draft.split == "train" and bundle.bundle_id in admitted_ids]
+    if not bundles:
+        raise SettingsError(f"stage {stage.name!r} has no admitted training bundle to take traces of; run the gates first")
+    found: list[tuple[TraceSource, list[str]]] = []
+    for source in stage.traces:
+        if any(source.policy in lab.sources[world].scripts for world in lab.worlds):
+            found.append((source, _collected(training, place, source, bundles, progress)))
+        else:
+            found.append((source, _recorded(training, source, bundles)))
+    stages.verdicts(lab, round=place.round, progress=progress)
+    stages.rewards(lab, round=place.round, progress=progress)
+    return found
+
+
+def _collected(training: Training, place: Place, source: TraceSource, bundles: Sequence[Bundle], progress: Progress) -> list[str]:
+    lab, run = training.lab, training.lab.run(place.round)
+    groups = trace_groups(lab, source, bundles)
+    ids = [run.group_id(group) for group in groups]
+    total = sum(group.size for group in groups)
+    if sum(attempt.counts for attempt in attempts(training.ledger, ids)) < total:
+        what = f"traces of {source.policy}"
+
+        async def fill() -> None:
+            async with lab.site(groups) as site:
+                concurrency = lab.config.concurrency
+                await collect(site, run, groups, concurrency=concurrency, progress=lambda count: progress(what, count, total))
+
+        asyncio.run(fill())
+    known = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in attempts(training.ledger, ids) if attempt.counts}
+    return [known[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
+
+
+def trace_groups(lab: Lab, source: TraceSource, bundles: Sequence[Bundle]) -> list[Group]:
+    """Groups with as many rollouts as a source asks for, over the bundles in turn.
+
+    A script with a parameter `tries` gets the number of the turn, so that what it draws differs between the rollouts of a task.
+    """
+    found: list[Group] = []
+    for place, bundle in enumerate(bundles):
+        turns = len(range(place, source.rollouts, len(bundles)))
+        script = lab.sources[bundle.draft.world].scripts.get(source.policy)
+        if script is None:
+            raise SettingsError(f"no policy {source.policy!r} for world {bundle.draft.world!r}")
+        if _TRIES in inspect.signature(script).parameters:
+            for turn in range(1, turns + 1):
+                acting = policies.scripted(lab.ledger, source.policy, with_params(script, {**source.params, _TRIES: turn}))
+                found.append(Group(bundle, acting, 1))
+        elif turns:
+            acting = policies.scripted(lab.ledger, source.policy, with_params(script, source.params))
+            found.append(Group(bundle, acting, turns))
+    return found
+
+
+def _recorded(training: Training, source: TraceSource, bundles: Sequence[Bundle]) -> list[str]:
+    """Counted rollouts of a policy at the experiment's training bundles, oldest first."""
+    queries.fresh(training.ledger)
+    mine = {bundle.bundle_id for bundle in bundles}
+    page = queries.rollouts(training.ledger, Filter(policy=source.policy, split="train", counted=True), limit=100_000, newest=False)
+    found = [line for line in page.lines if line.bundle_id in mine and line.ended_by is not None and not line.superseded][: source.rollouts]
+    if len(found) < source.rollouts:
+        raise SettingsError(
+            f"{len(found)} recorded rollouts of {source.policy!r} at training bundles; allowed: {source.rollouts} or more of them"
+        )
+    require_admitted(training.ledger, sorted({line.bundle_id for line in found}), use="batch")
+    return [line.rollout_id for line in found]
