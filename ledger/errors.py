@@ -132,6 +132,10 @@ class MethodError(TallyError):
     """A method's name or parameters do not fit its family."""
 
 
+class StatisticRefused(TallyError):
+    """A statistic was asked of a table that lacks a column, or whose values or parameters it cannot be taken of."""
+
+
 class SandboxUnavailable(TallyError):
     """A sandbox cannot be made on this machine."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from audit.bundle_checks import bundle_checks
+from audit.statistics import statistics
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
@@ -13,7 +14,7 @@ from training.proposers import proposers
 from training.rewards import rewards
 from training.verifiers import verifiers
 
-FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks)
+FAMILIES: tuple[Family[Any], ...] = (proposers, rewards, verifiers, bundle_checks, world_checks, statistics)
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 
 
