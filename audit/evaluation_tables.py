@@ -53,7 +53,8 @@ def comparison_tables(found: Comparison, *, flips: int) -> Iterator[Shown]:
     ]
     yield table(("number", f"value, {found.success_gain.level or 0.95:.0%}", "interval", "n"), rows, title=place)
     counts = found.gain.controls
-    title = f"flips: {counts['gained']:.0f} gained, {counts['lost']:.0f} lost, {counts['both']:.0f} passed by both, {counts['neither']:.0f} by neither"
+    agreed = f"{counts['both']:.0f} passed by both, {counts['neither']:.0f} by neither"
+    title = f"flips: {counts['gained']:.0f} gained, {counts['lost']:.0f} lost, {agreed}"
     shown = sorted(found.flips, key=lambda flip: (flip.gained, flip.task, flip.seed, flip.sample))[:flips]
     lines = [
         ("gained" if flip.gained else "lost", flip.task, flip.seed, flip.sample, flip.before_rollout_id, flip.after_rollout_id)

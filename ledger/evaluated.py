@@ -196,7 +196,8 @@ def provenances(ledger: LedgerHandle, bundle_ids: Sequence[str]) -> dict[str, Ma
 
 
 def of_kind(ledger: LedgerHandle, kind: str) -> list[Recorded]:
-    """All ordered events of one kind of the project, by position."""
+    """All events of one kind of the project by position, as of everything committed before the call."""
+    ledger.barrier()
     found: list[Recorded] = []
     since = 0
     while page := ledger.read(since, kinds=(kind,), limit=_PAGE):
