@@ -140,6 +140,10 @@ class AdapterError(TallyError):
     """An adapter does not fit the model or the folder that it was asked for."""
 
 
+class StatisticRefused(TallyError):
+    """A statistic was asked of a table that lacks a column, or whose values or parameters it cannot be taken of."""
+
+
 class SandboxUnavailable(TallyError):
     """A sandbox cannot be made on this machine."""
 

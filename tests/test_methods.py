@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from audit.bundle_checks import bundle_checks
+from audit.statistics import statistics
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTOCOLS: tuple[tuple[Family[Any], type], ...] = (
     (rewards, Reward), (filters, Filter), (advantages, Advantage), (weightings, Weighting), (objectives, Objective), (diagnostics, Diagnostic),
 )  # fmt: skip
-FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, hooks, *(family for family, _ in PROTOCOLS))
+FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, hooks, statistics, *(family for family, _ in PROTOCOLS))
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 TYPED = [(family, protocol, name) for family, protocol in PROTOCOLS for name in family.names()]
 

@@ -13,6 +13,7 @@ from ledger.bundle import BundleDraft
 from ledger.errors import SettingsError
 from ledger.settings import Settings
 from training.worlds import AssistantTurn, World
+from training.worlds.opportunities import Opportunities
 
 VerifierKind = Literal["program", "state_diff", "judge", "human"]
 Script = Callable[[BundleDraft], Sequence[AssistantTurn]]
@@ -45,6 +46,7 @@ class WorldSource:
         verifiers: names with their kinds; the first is the bundle's own, the others are second opinions.
         scripts: scripted policies by name; `oracle` replays the reference.
         opening: names of the options that make another world, such as a server's command.
+        opportunities: where in a task a policy may act or hold back; None for a world whose tasks nobody has classified.
     """
 
     name: str
@@ -53,6 +55,7 @@ class WorldSource:
     verifiers: tuple[tuple[str, VerifierKind], ...] = (("end_state", "state_diff"),)
     scripts: Mapping[str, Script] = field(default_factory=dict)
     opening: tuple[str, ...] = ()
+    opportunities: Opportunities | None = None
 
 
 def with_params(script: Script, params: Mapping[str, Any]) -> Script:

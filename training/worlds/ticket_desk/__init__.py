@@ -6,6 +6,7 @@ from ledger.bundle import BundleDraft
 from ledger.errors import SettingsError
 from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.ticket_desk.bundles import generate
+from training.worlds.ticket_desk.opportunities import OPPORTUNITIES
 from training.worlds.ticket_desk.scripts import SCRIPTS
 from training.worlds.ticket_desk.synthesis import slice_tasks, tasks
 from training.worlds.ticket_desk.walks import WALKS
@@ -47,6 +48,7 @@ SOURCE = WorldSource(
         ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
     ),
     scripts={**SCRIPTS, **WALKS},
+    opportunities=OPPORTUNITIES,
 )  # fmt: skip
 """The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all.
 

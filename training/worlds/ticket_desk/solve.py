@@ -68,7 +68,7 @@ def reference(job: Job) -> list[list[Call]]:
         return _turns(job, [*_reads(job, duties), *_writes(job, duties)])
     wanted = {duty.ticket_id: duty for duty in duties}
     calls = [_call("list_tickets", **_filters(job.rule, ("priority", "older_than_days")))]
-    for ticket_id in _listed(job):
+    for ticket_id in listed(job):
         calls.append(_call("get_ticket", ticket=ticket_id))
         calls += _writes(job, [wanted[ticket_id]]) if ticket_id in wanted else []
     return _turns(job, calls)
@@ -243,7 +243,7 @@ def _reads(job: Job, duties: Sequence[Duty]) -> Iterator[Call]:
     yield _call("query_tickets", **_filters(rule, ("priority", "status", "older_than_days")))
     tickets = {ticket.id: ticket for ticket in job.state.tickets}
     needs_owners = any(isinstance(node, Team | Away | Load) for node in found) or dated
-    owners = [tickets[ticket_id].owner_id for ticket_id in (_listed(job) if needs_owners else [duty.ticket_id for duty in duties])]
+    owners = [tickets[ticket_id].owner_id for ticket_id in (listed(job) if needs_owners else [duty.ticket_id for duty in duties])]
     by_address = {owner.email.casefold(): owner.id for owner in job.state.owners}
     owners += [by_address[mail] for duty in duties for mail in sorted(duty.mails)]
     yield from (_call("get_owner", owner_id=owner_id) for owner_id in dict.fromkeys(owners))
@@ -270,7 +270,7 @@ def _filters(rule: Rule, allowed: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in filters.items() if name in allowed}
 
 
-def _listed(job: Job) -> list[str]:
+def listed(job: Job) -> list[str]:
     """Ids of the tickets that the reference's query lists."""
     filters = _filters(job.rule, ("priority", "older_than_days") if job.form == "walk" else ("priority", "status", "older_than_days"))
     start = parse_time(job.state.clock.started_at)
