@@ -65,7 +65,8 @@ def evidence(ledger: LedgerHandle, rollout_id: str) -> Evidence | None:
     states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
     if len(states) < 2:
         return None
-    calls = sorted((body for body in bodies if isinstance(body, ToolCalled)), key=lambda body: body.index)
+    made = (body for body in bodies if isinstance(body, ToolCalled) and body.executed_by == "world")
+    calls = sorted(made, key=lambda body: body.index)
     wanted = [states[0].view.blob_id, states[-1].view.blob_id]
     for call in calls:
         wanted += [call.name.blob_id, call.result.blob_id] + ([] if call.arguments_parsed is None else [call.arguments_parsed.blob_id])
