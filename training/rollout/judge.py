@@ -83,7 +83,8 @@ class _Found:
         if ended is None:
             raise UnknownId(f"rollout {rollout_id!r} is unknown or has not ended, so there is nothing to judge")
         states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
-        calls = sorted((body for body in bodies if isinstance(body, ToolCalled)), key=lambda body: body.index)
+        made = (body for body in bodies if isinstance(body, ToolCalled) and body.executed_by == "world")
+        calls = sorted(made, key=lambda body: body.index)
         return cls(states, calls, ended)
 
     @property
