@@ -50,6 +50,6 @@ SOURCE = WorldSource(
 )  # fmt: skip
 """The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all.
 
-With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but the
-draw (`instances`), or `families`, `wordings` or `names`. `judging` keeps to families in which the policy has just these of `cooldown`, `age`,
-`status` and `other` to judge by itself; what else the rule says the list of tickets filters."""
+With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but
+the draw (`instances`), or `families`, `wordings` or `names`. `judging` keeps to families in which the policy has just these of `cooldown`,
+`age`, `status` and `other` to judge by itself; what else the rule says the list of tickets filters."""

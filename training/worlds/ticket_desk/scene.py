@@ -104,9 +104,7 @@ def is_plain(rule: Rule) -> bool:
     return True
 
 
-def _times(
-    points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta, *, unit: timedelta | None = None
-) -> tuple[str, ...]:
+def _times(points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta, *, unit: timedelta | None = None) -> tuple[str, ...]:
     """The points, a grain before and after each, and some moments that lie between and beyond them, a whole number of units back."""
     if unit is None:
         far = [start - timedelta(days=rng.randint(0, 40), minutes=rng.randrange(1440)) for _ in range(6)]

@@ -86,7 +86,9 @@ def tasks(count: int, seed: int, *, level: int | None = None) -> list[BundleDraf
     return [draft_of(known[index % len(known)], seed, index, level=level) for index in range(count)]
 
 
-def slice_tasks(count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, judging: Collection[str] = JUDGEMENTS) -> list[BundleDraft]:
+def slice_tasks(
+    count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, judging: Collection[str] = JUDGEMENTS
+) -> list[BundleDraft]:
     """So many tasks of one slice, its families in turn; two slices have no task in common, nor has one slice in two splits.
 
     Args:
@@ -99,7 +101,9 @@ def slice_tasks(count: int, seed: int, split: Split, apart: Slice | None = None,
     if count < 0:
         raise BundleError(f"count is {count}; allowed: 0 or more")
     if (split == "train") != (apart is None) or apart not in (None, *SLICES):
-        raise BundleError(f"split {split!r} with slice {apart!r}; allowed: train without one, the other splits with one of {', '.join(SLICES)}")
+        raise BundleError(
+            f"split {split!r} with slice {apart!r}; allowed: train without one, the other splits with one of {', '.join(SLICES)}"
+        )
     wanted = split if apart == "families" else "train"
     known = [
         family
@@ -107,7 +111,10 @@ def slice_tasks(count: int, seed: int, split: Split, apart: Slice | None = None,
         if split_of(family.family_id) == wanted and (set() < judgements(family.rule) <= set(judging))
     ]
     if not known:
-        raise BundleError(f"no family of split {wanted} at level {level} leaves just {', '.join(judging)} to judge; allowed: some of {', '.join(JUDGEMENTS)}")
+        left = ", ".join(judging) or "nothing"
+        raise BundleError(
+            f"no family of split {wanted} at level {level} leaves just {left} to judge; allowed: some of {', '.join(JUDGEMENTS)}"
+        )
     name = apart or "train"
     Random(f"ticket_desk/order/{seed}/{split}/{name}").shuffle(known)
     return [draft_of(known[index % len(known)], seed, index, level=level, place=(split, apart)) for index in range(count)]

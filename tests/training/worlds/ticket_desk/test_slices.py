@@ -94,7 +94,13 @@ def _look(ticket: str):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(
     ("count", "split", "apart", "judging"),
-    [(-1, "train", None, ["age"]), (1, "train", "names", ["age"]), (1, "test", None, ["age"]), (1, "test", "words", ["age"]), (1, "train", None, [])],
+    [
+        (-1, "train", None, ["age"]),
+        (1, "train", "names", ["age"]),
+        (1, "test", None, ["age"]),
+        (1, "test", "words", ["age"]),
+        (1, "train", None, []),
+    ],
 )
 def test_what_is_no_slice_is_refused(count: int, split: str, apart: str | None, judging: list[str]) -> None:
     with pytest.raises(BundleError, match="allowed"):
