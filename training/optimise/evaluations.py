@@ -1,0 +1,160 @@
+"""Rollouts that measure: model versions and fixed rules at tasks that nobody trains on. Writes the ledger."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ledger.attempts import attempts
+from ledger.bundle import Bundle
+from ledger.errors import SettingsError
+from training import stages
+from training.lab import Lab
+from training.optimise.learner import Learner
+from training.optimise.opened import Training
+from training.optimise.rounds import RoundSampler, record_refresh
+from training.optimise.schedule import Place, place_of
+from training.rollout import policies
+from training.rollout.collect import Group, Run, collect
+from training.rollout.policies import Policy
+from training.stages import Progress, StageReport, silent
+
+FIXED_RULES = 0
+"""The round of the fixed rules, which no update changes."""
+_CONCURRENCY = 32
+
+
+@dataclass(frozen=True)
+class EvaluationTasks:
+    """The tasks of an experiment's evaluation.
+
+    Attributes:
+        by_slice: slice to its bundles, in the order of the experiment's file.
+    """
+
+    by_slice: Mapping[str, tuple[Bundle, ...]]
+
+    @property
+    def bundles(self) -> tuple[Bundle, ...]:
+        """All of them."""
+        return tuple(bundle for bundles in self.by_slice.values() for bundle in bundles)
+
+    @property
+    def slices(self) -> dict[str, str]:
+        """Bundle id to slice."""
+        return {bundle.bundle_id: name for name, bundles in self.by_slice.items() for bundle in bundles}
+
+
+def evaluation_tasks(training: Training) -> EvaluationTasks:
+    """The bundles that the experiment is evaluated on: of the split of its file, and of each of its slices the first so many.
+
+    Raises:
+        SettingsError: a slice has fewer bundles than the file asks for.
+    """
+    table = training.table.evaluation
+    there = [bundle for bundle in training.lab.bundles if bundle.draft.split == table.split]
+    by_slice: dict[str, tuple[Bundle, ...]] = {}
+    for name in table.slices:
+        found = [bundle for bundle in there if bundle.draft.provenance.get("slice") == name]
+        if len(found) < table.tasks:
+            raise SettingsError(
+                f"slice {name!r} of split {table.split!r} has {len(found)} tasks; allowed: {table.tasks} or more, from [[tasks]] with"
+                f' options split = "{table.split}" and slice = "{name}"'
+            )
+        by_slice[name] = tuple(found[: table.tasks])
+    return EvaluationTasks(by_slice)
+
+
+def evaluated_places(training: Training) -> tuple[Place, ...]:
+    """The places whose versions are evaluated: the last one of each stage and, with `every`, each so manieth round."""
+    every = training.table.evaluation.every
+    return tuple(
+        place
+        for place in training.places
+        if place.index + 1 == place.of or (every and place.stage.stage == "reinforce" and (place.index + 1) % every == 0)
+    )
+
+
+def evaluate_version(lab: Lab, label: str, sampler: RoundSampler, *, progress: Progress = silent) -> StageReport:
+    """Every slot of the evaluation of the version that a place made filled, judged and rewarded.
+
+    Args:
+        label: `<stage>` or `<stage>/<number>`.
+    Raises:
+        SettingsError: the update was not applied yet, or there are too few tasks.
+        EngineFailed: engine and trainer do not agree on the version.
+    """
+    training = Training(lab)
+    since = lab.ledger.barrier()
+    place = place_of(training.places, label)
+    update = training.done(place)
+    if update is None:
+        raise SettingsError(f"{place.label} was not trained yet; allowed: an update that was applied")
+    groups = version_groups(training, place, update.after)
+    run = lab.run(place.round)
+    expected, open_slots = _slots(lab, run, groups)
+    if open_slots:
+        _serve(training, update.after, sampler)
+        sampler.collect(lab, run, groups, progress=progress)
+    return _judged(lab, place.round, since, expected, open_slots, progress)
+
+
+def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageReport:
+    """Every task of the evaluation attempted once by each fixed rule of the experiment's file, judged and rewarded."""
+    training = Training(lab)
+    since = lab.ledger.barrier()
+    groups = fixed_rule_groups(training)
+    run = lab.run(FIXED_RULES)
+    expected, open_slots = _slots(lab, run, groups)
+    if open_slots:
+        asyncio.run(_scripted(lab, run, groups, progress))
+    return _judged(lab, FIXED_RULES, since, expected, open_slots, progress)
+
+
+def version_groups(training: Training, place: Place, version: str) -> list[Group]:
+    """One group a task and temperature; greedy sampling needs one rollout, however many samples the file asks for."""
+    table, tasks = training.table.evaluation, evaluation_tasks(training)
+    groups: list[Group] = []
+    for temperature in table.temperatures:
+        name = f"{training.lab.config.name}-evaluated"
+        policy = Policy(name, version, version, sampling={"temperature": temperature})
+        groups += [Group(bundle, policy, table.samples if temperature > 0 else 1, "probe") for bundle in tasks.bundles]
+    return groups
+
+
+def fixed_rule_groups(training: Training) -> list[Group]:
+    """One rollout a task and rule."""
+    lab, tasks = training.lab, evaluation_tasks(training)
+    groups: list[Group] = []
+    for name in training.table.evaluation.scripts:
+        for world, source in lab.sources.items():
+            if name not in source.scripts:
+                raise SettingsError(f"no policy {name!r} for world {world!r}; there is {', '.join(source.scripts)}")
+            acting = policies.scripted(lab.ledger, name, source.scripts[name])
+            groups += [Group(bundle, acting, 1, "probe") for bundle in tasks.bundles if bundle.draft.world == world]
+    return groups
+
+
+def _serve(training: Training, version: str, sampler: RoundSampler) -> None:
+    folder = training.folder(version)
+    score = Learner(folder, training.table.policy, threads=training.table.threads).score
+    refreshed = sampler.engine.serve(folder, version, score=score, tolerance_nats=training.table.engine.probe_tolerance_nats)
+    record_refresh(training.ledger, sampler.engine.engine_id, refreshed)
+
+
+def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:
+    """Expected slots, and how many of them no counted attempt fills yet."""
+    expected = sum(group.size for group in groups)
+    known = attempts(lab.ledger, [run.group_id(group) for group in groups])
+    return expected, expected - sum(attempt.counts for attempt in known)
+
+
+async def _scripted(lab: Lab, run: Run, groups: Sequence[Group], progress: Progress) -> None:
+    total = sum(group.size for group in groups)
+    async with lab.site(groups) as site:
+        await collect(site, run, groups, concurrency=_CONCURRENCY, progress=lambda count: progress("fixed rules", count, total))
+
+
+def _judged(lab: Lab, round: int, since: int, expected: int, new: int, progress: Progress) -> StageReport:
+    stages.verdicts(lab, round=round, progress=progress)
+    stages.rewards(lab, round=round, progress=progress)
+    return StageReport(since, lab.ledger.barrier(), {"expected": expected, "already": expected - new, "new": new})
