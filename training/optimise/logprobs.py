@@ -83,7 +83,8 @@ class Scorer(nn.Module):
             return logprob_N, torch.special.entr(logits.softmax(-1)).sum(-1)
 
     def _base(self) -> Any:
-        return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        model: Any = self.model
+        return model.get_base_model() if hasattr(model, "get_base_model") else model
 
     def _before_output(self, ids_T: Tensor, row_T: Tensor, at_N: Tensor) -> Tensor:
         """Logits at the places, or what the output layer makes them from."""

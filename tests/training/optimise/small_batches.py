@@ -55,7 +55,15 @@ def batch_of(view: RolloutView, terms: Sequence[Term], adv_R: Sequence[float], *
     )  # fmt: skip
 
 
-def term_of(view: RolloutView, objective: str, weighting: str = "rollout_token_mean", *, trains: Sequence[bool] | None = None, coefficient: float = 1.0, **params: object) -> Term:
+def term_of(
+    view: RolloutView,
+    objective: str,
+    weighting: str = "rollout_token_mean",
+    *,
+    trains: Sequence[bool] | None = None,
+    coefficient: float = 1.0,
+    **params: object,
+) -> Term:
     trains_R = np.ones(view.rollouts, dtype=np.bool_) if trains is None else np.array(trains)
     mask_T = view.mask_T & trains_R[view.rollout_T]
     return Term(objectives.bind(objective, **params), weightings[weighting](view, trains_R, mask_T), mask_T, coefficient)

@@ -30,7 +30,11 @@ ADVANTAGE = [1.0, -0.5, 0.3, -1.2, 0.7, -0.1]
 
 def many_terms(dtype: torch.dtype) -> UpdateBatch:
     view = view_of(random_rollouts(1))
-    terms = [term_of(view, "ppo_clip"), term_of(view, "kl_penalty", coefficient=0.1), term_of(view, "supervised", "token_mean", coefficient=0.3)]
+    terms = [
+        term_of(view, "ppo_clip"),
+        term_of(view, "kl_penalty", coefficient=0.1),
+        term_of(view, "supervised", "token_mean", coefficient=0.3),
+    ]
     batch = batch_of(view, terms, ADVANTAGE)
     for name, seed in (("ref", 7), ("proximal", 8)):
         batch = with_column(batch, name, policy(seed, dtype), micro_tokens=10**6)
@@ -95,7 +99,9 @@ def test_weightings_by_their_golden_numbers() -> None:
         batch = batch_of(view, [term_of(view, "ppo_clip", weighting)], [0.5, -0.5])
         losses[weighting] = update_gradient(policy(), batch, micro_tokens=10**6).loss
         assert batch.terms[0].weight_T.sum() == pytest.approx(0.5 if weighting == "agent_lightning_rows" else 1.0)
-    assert losses == pytest.approx({"token_mean": 0.25, "row_mean": -0.25, "rollout_token_mean": 0.0, "agent_lightning_rows": 0.0}, abs=1e-12)
+    assert losses == pytest.approx(
+        {"token_mean": 0.25, "row_mean": -0.25, "rollout_token_mean": 0.0, "agent_lightning_rows": 0.0}, abs=1e-12
+    )
 
 
 def test_agent_lightnings_divisor_halves_the_gradient_of_a_rollout_cut_in_three() -> None:
@@ -215,7 +221,11 @@ def test_a_refused_batch_leaves_no_gradient() -> None:
         (replace(good, adv_T=good.adv_T[:-1]), UpdateRefused, "adv_T has shape"),
         (replace(good, pairs_P2=np.array([[0, 6]])), UpdateRefused, "pairs name rows"),
         (replace(good, text_only_Q=np.ones(6, dtype=np.bool_)), MethodError, "text-only"),
-        (replace(good, adv_T=-np.abs(good.adv_T), terms=(term_of(view, "ppo_clip", dual_clip=None),), logprobs={"proximal": proximal}), UpdateRefused, "finite loss"),
+        (
+            replace(good, adv_T=-np.abs(good.adv_T), terms=(term_of(view, "ppo_clip", dual_clip=None),), logprobs={"proximal": proximal}),
+            UpdateRefused,
+            "finite loss",
+        ),
     ):
         update_gradient(model, good, micro_tokens=50)
         with pytest.raises(error, match=words):
