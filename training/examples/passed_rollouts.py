@@ -15,9 +15,7 @@ from training.view import RolloutView
 _PASSED, _FAILED, _UNKNOWN, _ENOUGH = "passed", "failed", "no reward", "enough of this task"
 
 
-def passed_rollouts(
-    view: RolloutView, rows: Sequence[Row], reward: Scored, seed: int, *, per_task: int = 4, weight: float = 1.0
-) -> Built:
+def passed_rollouts(view: RolloutView, rows: Sequence[Row], reward: Scored, seed: int, *, per_task: int = 4, weight: float = 1.0) -> Built:
     """An example for each row of the chosen rollouts: those whose reward is 1, at most `per_task` of a task, drawn evenly.
 
     A rollout without a reward is not taken for a failure; it is left out under its own reason.

@@ -147,7 +147,7 @@ class CausalLM(nn.Module):
     def initialise(self, generator: torch.Generator) -> "CausalLM":
         """The model itself with fresh weights: normal with the configuration's range, ones in the norms."""
         with torch.no_grad():
-            for name, weight in sorted(self.named_parameters()):
+            for _, weight in sorted(self.named_parameters()):
                 if weight.dim() > 1:
                     weight.normal_(0.0, self.config.get("initializer_range", 0.02), generator=generator)
                 else:

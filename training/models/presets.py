@@ -1,4 +1,4 @@
-"""Sizes of policies that are trained from scratch, as configurations of the Llama architecture, so that vLLM serves them as they are. Pure."""
+"""Sizes of policies that are trained from scratch, as configurations of the Llama architecture, which vLLM serves as it is. Pure."""
 
 from dataclasses import dataclass
 from typing import Any

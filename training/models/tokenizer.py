@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ledger.errors import PolicyFolderError
-from training.models.folder import GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, CONFIG, PolicyFiles
+from training.models.folder import CONFIG, GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, PolicyFiles
 from training.models.presets import Preset, llama_config
 
 PAD, END = "<|pad|>", "<|end|>"

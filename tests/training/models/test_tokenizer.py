@@ -86,4 +86,3 @@ def test_a_sampled_answer_with_the_blank_that_begins_it_renders_as_it_was_sample
 def test_a_role_that_the_template_does_not_know_is_refused(chat: Chat) -> None:
     with pytest.raises(Exception, match="role critic; allowed: system"):
         chat.rendered([{"role": "critic", "content": "no"}], answering=False)
-

@@ -7,14 +7,14 @@ from ledger.errors import SettingsError
 from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.ticket_desk.bundles import generate
 from training.worlds.ticket_desk.scripts import SCRIPTS
-from training.worlds.ticket_desk.synthesis import slice_tasks, tasks
+from training.worlds.ticket_desk.synthesis import JUDGEMENTS, slice_tasks, tasks
 from training.worlds.ticket_desk.walks import WALKS
 from training.worlds.ticket_desk.world import TicketDesk
 
 __all__ = ["SOURCE", "TicketDesk"]
 
 
-_OPTIONS = ("families", "level", "split", "slice", "cooldown")
+_OPTIONS = ("families", "level", "split", "slice", "judging")
 
 
 def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
@@ -25,17 +25,17 @@ def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
         raise SettingsError(f"families is {families!r} and level {level!r}; allowed: true or false, and a whole number")
     if level is not None and not families:
         raise SettingsError("level is given without families; the plain reminder tasks have no levels")
-    split, apart, cooldown = (query.options.get(name) for name in _OPTIONS[2:])
-    if split is None and (apart is not None or cooldown is not None):
-        raise SettingsError(f"slice {apart!r} or cooldown {cooldown!r} is given without split; allowed: train, validation or test")
+    split, apart, judging = (query.options.get(name) for name in _OPTIONS[2:])
+    if split is None and (apart is not None or judging is not None):
+        raise SettingsError(f"slice {apart!r} or judging {judging!r} is given without split; allowed: train, validation or test")
     if split is None:
         return tasks(query.count, query.seed, level=level) if families else generate(query.count, seed=query.seed)
-    if not families or level is None or split not in ("train", "validation", "test") or cooldown not in (None, True, False):
+    if not families or level is None or split not in ("train", "validation", "test") or not set(judging or ()) <= set(JUDGEMENTS):
         raise SettingsError(
-            f"split is {split!r} with families {families!r}, level {level!r} and cooldown {cooldown!r};"
-            " allowed: train, validation or test with families true, a level, and cooldown true or false"
+            f"split is {split!r} with families {families!r}, level {level!r} and judging {judging!r};"
+            f" allowed: train, validation or test with families true, a level, and judging a list of {', '.join(JUDGEMENTS)}"
         )
-    return slice_tasks(query.count, query.seed, split, apart, level=level, cooldown=bool(cooldown))
+    return slice_tasks(query.count, query.seed, split, apart, level=level, judging=judging or JUDGEMENTS)
 
 
 SOURCE = WorldSource(
@@ -50,5 +50,6 @@ SOURCE = WorldSource(
 )  # fmt: skip
 """The desk as experiments open it; with the option `families` its tasks are of many families of rules, at the `level` or at all.
 
-With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but the
-draw (`instances`), or `families`, `wordings` or `names`. With `cooldown` only families whose rule has a cool-down are used."""
+With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but
+the draw (`instances`), or `families`, `wordings` or `names`. `judging` keeps to families in which the policy has just these of `cooldown`,
+`age`, `status` and `other` to judge by itself; what else the rule says the list of tickets filters."""

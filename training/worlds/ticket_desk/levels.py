@@ -33,7 +33,7 @@ class Level:
         due: fewest and most tickets that are due, where the rule's boundaries do not ask for more.
         distractors: tickets beside them that only distract.
         form: `walk`, ids first and then one ticket a call, or `table`, rows with all columns.
-        whole: numbers are small and whole: days, hours, and two digits of a ticket's id; else a minute lies beside a boundary.
+        whole: numbers are few and whole: days, quarters of days, and two digits of a ticket's id; else a minute lies beside a boundary.
         omission: share of requests that leave a constant to an earlier turn or a note of the desk.
         ambiguity: share of requests with two readings, which the user settles.
         user_errors: share of those in which the user errs.
@@ -51,7 +51,7 @@ class Level:
 
 
 LEVELS = (
-    Level((1, 4), 4, form="walk", whole=True, wordings=1),
+    Level((1, 3), 3, form="walk", whole=True, wordings=1),
     Level((1, 4), 4, form="walk"),
     Level((1, 4), 3, omission=0.25),
     Level((2, 5), 3, omission=0.3, ambiguity=0.3),

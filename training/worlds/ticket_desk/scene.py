@@ -14,7 +14,8 @@ from training.worlds.ticket_desk.state import PRIORITIES, STATUSES, Clock, DeskS
 from training.worlds.ticket_desk.state import Mail as Sent
 
 NOTES = ("", "", "", "waiting for parts", "customer called", "see last week", "needs a part", "check the cable")
-_REACH = {timedelta(days=1): 30, timedelta(hours=1): 96}
+_UNITS = (timedelta(days=1), timedelta(hours=6))
+_REACH = dict(zip(_UNITS, (20, 16), strict=True))
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: boo
         pool: number of the pool of names.
         grain: how far beside a boundary in elapsed time a row lies.
         plain: a desk without a profile.
-        whole: all ages are whole days and all reminders whole hours back, none of them longer than `_REACH`.
+        whole: all ages are whole numbers of days and all reminders of `_UNITS[1]` back, none more than `_REACH` of them, so that
+            few numbers occur.
     """
     start = datetime(2026, 2, 2, tzinfo=UTC) + timedelta(days=rng.randrange(300), minutes=rng.randrange(1440))
     teams = sorted({node.team for node in nodes(rule) if isinstance(node, Team)})
@@ -51,7 +53,7 @@ def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: boo
     zones = sorted({desk.time_zone, *(owner.time_zone for owner in workers)})
     tags = sorted({node.tag for node in nodes(rule) if isinstance(node, Tagged | AddTag)})
     assigned = any(isinstance(node, Age) and node.clock == "assigned" for node in nodes(rule))
-    days, hours = (timedelta(days=1), timedelta(hours=1)) if whole else (None, None)
+    days, hours = _UNITS if whole else (None, None)
     values: dict[str, tuple[Any, ...]] = {
         "priority": PRIORITIES,
         "status": STATUSES,
@@ -59,7 +61,7 @@ def scene_of(rule: Rule, rng: Random, *, pool: int, grain: timedelta, plain: boo
         "tags": ((), *((tag,) for tag in tags), *([tuple(tags[:2])] if len(tags) > 1 else [])),
         "opened_at": _times(_moments(rule, "opened", start, zones, desk), rng, start, grain, unit=days),
         "assigned_at": (None, *(_times(_moments(rule, "assigned", start, zones, desk), rng, start, grain) if assigned else ())),
-        "last_reminded_at": _reminders(rule, start, rng, min(grain, timedelta(hours=1)), unit=hours),
+        "last_reminded_at": _reminders(rule, start, rng, hours or min(grain, timedelta(hours=1)), unit=hours),
     }
     loads = _loads(rule, [owner.id for owner in workers], rng)
     return Scene(Facts(start, desk, {owner.id: owner for owner in owners}, loads), values)
@@ -102,9 +104,7 @@ def is_plain(rule: Rule) -> bool:
     return True
 
 
-def _times(
-    points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta, *, unit: timedelta | None = None
-) -> tuple[str, ...]:
+def _times(points: Sequence[datetime], rng: Random, start: datetime, grain: timedelta, *, unit: timedelta | None = None) -> tuple[str, ...]:
     """The points, a grain before and after each, and some moments that lie between and beyond them, a whole number of units back."""
     if unit is None:
         far = [start - timedelta(days=rng.randint(0, 40), minutes=rng.randrange(1440)) for _ in range(6)]

@@ -1,6 +1,6 @@
 """Task bundles from families of rules: a rule, a state that shows its boundaries, a request, and right and wrong ways. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
@@ -17,7 +17,7 @@ from training.worlds.ticket_desk.people import POOLS
 from training.worlds.ticket_desk.phrases import VOICES
 from training.worlds.ticket_desk.readings import Elsewhere, OpenPoint, elsewhere, number_of, open_points
 from training.worlds.ticket_desk.render import Telling, earlier_text, note_texts, request_text
-from training.worlds.ticket_desk.rules import Rule, rule_json
+from training.worlds.ticket_desk.rules import Age, All, Cooldown, Mail, Not, Priority, Rule, SetReminded, Status, nodes, rule_json
 from training.worlds.ticket_desk.schemas import WALK
 from training.worlds.ticket_desk.situations import situation
 from training.worlds.ticket_desk.solve import Job, equivalents, reference, settable, wrongs
@@ -42,6 +42,8 @@ _REDRAWS = 6
 Slice = Literal["instances", "families", "wordings", "names"]
 SLICES: tuple[Slice, ...] = get_args(Slice)
 """What alone sets the tasks of a slice apart from those for training: nothing but the draw, or families, wordings or names."""
+JUDGEMENTS = ("cooldown", "age", "status", "other")
+"""What a rule may leave to the policy that no filter of `list_tickets` decides."""
 
 
 @dataclass(frozen=True)
@@ -84,29 +86,51 @@ def tasks(count: int, seed: int, *, level: int | None = None) -> list[BundleDraf
     return [draft_of(known[index % len(known)], seed, index, level=level) for index in range(count)]
 
 
-def slice_tasks(count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, cooldown: bool = False) -> list[BundleDraft]:
+def slice_tasks(
+    count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, judging: Collection[str] = JUDGEMENTS
+) -> list[BundleDraft]:
     """So many tasks of one slice, its families in turn; two slices have no task in common, nor has one slice in two splits.
 
     Args:
         split: for `train`, the tasks that are trained on, which no slice sets apart; else `validation` or `test`.
         apart: what alone is held out; families, wordings and names are otherwise those for training.
-        cooldown: only families whose rule has a cool-down.
+        judging: families in which the policy has to judge only some of these itself, ticket by ticket, and at least one.
     Raises:
-        BundleError: `count` is negative, a slice of `train` or no slice of another split, or no such level.
+        BundleError: `count` is negative, a slice of `train` or no slice of another split, no such level, or no such family.
     """
     if count < 0:
         raise BundleError(f"count is {count}; allowed: 0 or more")
     if (split == "train") != (apart is None) or apart not in (None, *SLICES):
-        raise BundleError(f"split {split!r} with slice {apart!r}; allowed: train without one, the other splits with one of {', '.join(SLICES)}")
+        raise BundleError(
+            f"split {split!r} with slice {apart!r}; allowed: train without one, the other splits with one of {', '.join(SLICES)}"
+        )
     wanted = split if apart == "families" else "train"
     known = [
         family
         for family in families_at(level)
-        if split_of(family.family_id) == wanted and not (cooldown and family.rule.cooldown is None)
+        if split_of(family.family_id) == wanted and (set() < judgements(family.rule) <= set(judging))
     ]
+    if not known:
+        left = ", ".join(judging) or "nothing"
+        raise BundleError(
+            f"no family of split {wanted} at level {level} leaves just {left} to judge; allowed: some of {', '.join(JUDGEMENTS)}"
+        )
     name = apart or "train"
     Random(f"ticket_desk/order/{seed}/{split}/{name}").shuffle(known)
     return [draft_of(known[index % len(known)], seed, index, level=level, place=(split, apart)) for index in range(count)]
+
+
+def judgements(rule: Rule) -> set[str]:
+    """What of the rule no filter of `list_tickets` decides: any of `JUDGEMENTS`."""
+    found = {"cooldown"} if rule.cooldown is not None else set()
+    for node in nodes(rule):
+        if isinstance(node, Age) and (node.bound, node.unit, node.clock) != ("over", "elapsed", "opened"):
+            found.add("age")
+        elif isinstance(node, Status):
+            found.add("status")
+        elif not isinstance(node, All | Not | Priority | Age | Status | Cooldown | Rule | Mail | SetReminded):
+            found.add("other")
+    return found
 
 
 def split_of(family_id: str) -> Split:

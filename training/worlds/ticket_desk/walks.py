@@ -87,11 +87,7 @@ def _walked(draft: BundleDraft, change: Callable[[Rule], Rule]) -> list[Assistan
     job = _job(draft)
     facts = facts_of(job.state)
     other = change(job.rule)
-    due = {
-        ticket.id
-        for ticket in job.state.tickets
-        if holds(other.when, ticket, facts) and not cooling(other, ticket, facts)
-    }
+    due = {ticket.id for ticket in job.state.tickets if holds(other.when, ticket, facts) and not cooling(other, ticket, facts)}
     return way_turns([list(_kept(reference(replace(job, rule=_everything(job.rule)))[-1], due))])
 
 
