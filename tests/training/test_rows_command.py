@@ -41,7 +41,7 @@ def test_rows_are_listed_with_the_reason_and_ids_where_no_tokenizer_is_at_hand(
     assert lines[1] == "0 agent 0, 1, 2 51 14 start - -"
     assert lines[2] == f"1 agent 3, 4 40 10 compaction 0 {H}"
     assert f"row 1 left row 0 at token {H} (not sampled there): compaction" in lines
-    assert "row 5 3 100 101 102 103 2 3 7 500 501 502 2 3 5 3 110 111 112 113 2 3 7 510" in lines
+    assert "row 6 3 100 101 102 103 2 3 7 500 501 502 2 3 6 3 110 111 112 113 2 3 7 510" in lines
     assert "sampling temperature 0.5 (processed_logprobs): not the plain distribution" in lines
 
 
