@@ -94,7 +94,7 @@ class Lab:
         return {
             world: tuple(
                 Judging(verifiers.bind(name), kind, "bundle" if n == 0 else "second_opinion")
-                for n, (name, kind) in enumerate(self.sources[world].verifiers)
+                for n, (name, kind) in enumerate(self.sources[world].verifiers[: None if self.config.second_opinions else 1])
             )
             for world in self.worlds
         }

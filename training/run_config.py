@@ -73,12 +73,25 @@ class Collection(Table):
 
 
 class RunConfig(Table):
-    """An experiment as its file says it."""
+    """An experiment as its file says it.
+
+    Attributes:
+        name: the file's name.
+        seed: the root of all random streams.
+        concurrency: rollouts under way at once.
+        reward: the rule that derives rewards from verdicts.
+        second_opinions: whether a world's further verifiers judge as well.
+        harness: what drives policies.
+        tasks: where task bundles come from.
+        collect: rollouts of scripted policies and of pretrained models.
+        train: what is trained, and how.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
     seed: int
     concurrency: int = Field(default=8, ge=1, le=1024)
     reward: str = "all_conditions"
+    second_opinions: bool = True
     harness: HarnessTable = HarnessTable()
     tasks: tuple[TaskSource, ...] = Field(min_length=1)
     collect: tuple[Collection, ...] = ()

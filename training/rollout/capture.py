@@ -85,6 +85,7 @@ def token_trace(response: Mapping[str, Any]) -> TokenTrace:
     _agree("prompt_token_ids", trace.prompt_ids, "usage.prompt_tokens", usage.get("prompt_tokens"))
     _agree("token_ids", trace.sampled_ids, "usage.completion_tokens", usage.get("completion_tokens"))
     _agree("logprobs", trace.logprobs, "token_ids", trace.sampled_count)
+    version_spans(response, trace.sampled_count, "")
     return trace
 
 
@@ -102,6 +103,33 @@ def partial_trace(response: Mapping[str, Any]) -> TokenTrace:
     except CaptureMismatch:
         return TokenTrace(prompt)
     return TokenTrace(prompt, sampled, logprobs)
+
+
+def version_spans(response: Mapping[str, Any], count: int, model_version: str) -> list[tuple[str, int, int]]:
+    """Which weights sampled which tokens: (version, start, end), from the answer's `weight_versions` where the server gives them.
+
+    A server that gives none has sampled everything with `model_version`, which holds as long as nobody refreshes it during a call.
+
+    Args:
+        count: number of sampled tokens.
+    Raises:
+        CaptureMismatch: spans that do not cover the tokens one after another.
+    """
+    choices = response.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    stated = choice.get("weight_versions")
+    if stated is None:
+        return [(model_version, 0, count)]
+    at, spans = 0, []
+    for span in stated if isinstance(stated, list) else [stated]:
+        known = isinstance(span, dict) and isinstance(span.get("version"), str)
+        if not known or span.get("start") != at or type(span.get("end")) is not int or span["end"] < at:
+            raise CaptureMismatch(f"weight_versions holds {span!r} at token {at}; allowed: version, start {at} and end, without gaps")
+        at = span["end"]
+        spans.append((span["version"], span["start"], at))
+    if at != count:
+        raise CaptureMismatch(f"weight_versions cover {at} tokens but {count} were sampled")
+    return spans
 
 
 def usage_of(response: Mapping[str, Any]) -> dict[str, int | None]:

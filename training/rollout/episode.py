@@ -102,7 +102,7 @@ class Episode:
 
     Attributes:
         state: the world's current state.
-        model_calls: answered model calls so far.
+        model_calls: model calls so far, of all participants; the index of the next one.
         tool_calls: number of tool calls so far.
         sampling_s, tool_s: seconds spent sampling and in tools, a world's own time included; queueing and reset are not counted.
         unslept_s: the part of `tool_s` that was the world's own time and that nobody waited for.

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, get_args
 from urllib.parse import quote
@@ -66,6 +66,7 @@ class Gateway:
         self.url = ""
         self.control_token = control_token
         self._upstreams = dict(upstreams or {})
+        self._serving: dict[str, str] = {}
         self._registered: dict[str, dict[str, _Registration]] = {}
         self._host, self._port = host, port
         self._own_appender = appender is None
@@ -171,6 +172,19 @@ class Gateway:
         """Let calls in again."""
         self._gate.resume()
 
+    def refreshed(self, base_url: str, model_version: str) -> None:
+        """Say that the server at `base_url` serves `model_version` from now on, whatever was registered; each call is stamped with it.
+
+        Raises:
+            SettingsError: calls may be under way, so that one could cross the refresh; pause first.
+        """
+        if not self._gate.paused or self._gate.in_flight:
+            raise SettingsError(
+                f"{base_url} was refreshed to {model_version} with {self._gate.in_flight} calls in flight and the gateway"
+                f" {'paused' if self._gate.paused else 'open'}; allowed: paused, with none in flight"
+            )
+        self._serving[base_url] = model_version
+
     def state(self) -> dict[str, Any]:
         """What the gateway is doing and has done."""
         gate = self._gate
@@ -264,12 +278,14 @@ class Gateway:
 
     def _upstream(self, rollout: RolloutEntry | None, participant: str, chat: ChatRequest, registration: _Registration | None) -> Upstream:
         if rollout is not None and registration is not None:
-            return self._registered.get(rollout.rollout_id, {}).get(participant, registration).upstream
-        upstream = self._upstreams.get(chat.model)
-        if upstream is None:
+            upstream = self._registered.get(rollout.rollout_id, {}).get(participant, registration).upstream
+        elif chat.model in self._upstreams:
+            upstream = self._upstreams[chat.model]
+        else:
             known = ", ".join(sorted(self._upstreams)) or "none; register the rollout and its participant with an upstream"
             raise Refusal(404, "unknown_model", f"model {chat.model!r} is not served here; known: {known}")
-        return upstream
+        serving = self._serving.get(upstream.base_url, upstream.model_version)
+        return upstream if serving == upstream.model_version else replace(upstream, model_version=serving)
 
     async def _meant(self, rollout: RolloutEntry | None, chat: ChatRequest, digest: str, retry_key: str | None) -> CallEntry | None:
         if rollout is None or not (chat.retried or retry_key is not None):

@@ -15,7 +15,7 @@ from ledger.events.model_call import CallRole, ErrorSource, call_stream, called_
 from ledger.ledger import LedgerHandle
 from ledger.store import New
 from ledger.tokens import CapturedTokens, captured
-from training.rollout.capture import TokenTrace, usage_of
+from training.rollout.capture import TokenTrace, usage_of, version_spans
 from training.rollout.gateway_links import Linkers
 from training.rollout.gateway_request import ChatRequest, code, sampling_of
 from training.rollout.gateway_upstream import TOKENS_MISSING, Upstream
@@ -239,4 +239,6 @@ def _missing(upstream: Upstream, result: CallResult) -> str | None:
 def _spans(upstream: Upstream, result: CallResult) -> list[VersionSpan]:
     if result.trace.sampled_ids is None and result.status != "completed":
         return []
-    return [VersionSpan(model_version=upstream.model_version, start=0, end=result.trace.sampled_count)]
+    stated = version_spans(result.response, result.trace.sampled_count, upstream.model_version) if result.status == "completed" else None
+    spans = stated or [(upstream.model_version, 0, result.trace.sampled_count)]
+    return [VersionSpan(model_version=version, start=start, end=end) for version, start, end in spans]

@@ -27,7 +27,7 @@ from training.rollout.episode import (
     nobody,
 )
 from training.rollout.harness_table import HarnessTable
-from training.rollout.tool_formats import ReadCall, as_message, failed_result, read_answer, result_message, tools_text, unknown_tool
+from training.rollout.tool_formats import ReadCall, as_message, failed_result, read_answer, refusal, result_message, tools_text
 from training.worlds import Observation, ToolCall
 
 __all__ = [
@@ -216,11 +216,11 @@ async def _ask(talk: Conversation, tools: Tools, through: _Through) -> Answer | 
     except CallFailed as failed:
         if failed.ended_by != "context_full":
             raise
+        # The call that failed keeps its index; what is asked from here on is another call.
+        episode.model_calls += 1
         _, shorter = await pass_point(talk, "context_full", episode, through.harness, through.beside)
         if not shorter:
             raise
-        # The call that failed has its own index in the record; this one is another.
-        episode.model_calls += 1
         answer = await _persistent(talk, sent, through)
     episode.model_calls += 1
     episode.sampling_s += answer.sampling_s
@@ -251,10 +251,9 @@ async def _act(
     began = through.clock()
     before = episode.world.digest(episode.state)
     by: Literal["world", "harness"] = "world"
-    if sampled.name not in [item["function"]["name"] for item in turn.tools] and call.parsed is not None:
-        observation = unknown_tool(turn.tools)
-    elif call.refused is not None or call.parsed is None:
-        observation = call.refused or Observation("")
+    refused = refusal(call, turn.tools)
+    if refused is not None or call.parsed is None:
+        observation = refused or Observation("")
     elif passed is not None and passed.get("error_class"):
         by, observation = "harness", Observation(str(passed["result"]), str(passed["error_class"]))
     elif sampled.name == "delegate" and through.table.sub_agent is not None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ledger.blobs import read_many
+from ledger.bundle import BundleDraft
 from ledger.canonical import parse
 from ledger.errors import UnknownId, VerifierFailed, WorldFailed
-from ledger.events import BlobRef, ConditionResult, RolloutEnded, StateSnapshotted, ToolCalled, VerdictGiven
+from ledger.events import BlobRef, ConditionResult, EventBody, RolloutEnded, StateSnapshotted, ToolCalled, VerdictGiven
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
@@ -52,28 +53,54 @@ class Judging:
         return derived_id("verdict", rollout_id, self.verifier.ref.method_id, self.role)
 
 
-def evidence(ledger: LedgerHandle, rollout_id: str) -> Evidence | None:
-    """What a verifier needs, or None for a rollout that never had a state.
+def evidence(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, Evidence]:
+    """Rollout to what a verifier needs; a rollout that never had a state is left out. Two statements, however many rollouts.
 
     Raises:
         UnknownId: no such rollout, or it has not ended.
     """
-    bodies = [event.body for event in ledger.read_stream(f"rollout-{rollout_id}")]
-    ended = next((body for body in bodies if isinstance(body, RolloutEnded)), None)
-    if ended is None:
-        raise UnknownId(f"rollout {rollout_id!r} is unknown or has not ended, so there is nothing to judge")
-    states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
-    if len(states) < 2:
-        return None
-    calls = sorted((body for body in bodies if isinstance(body, ToolCalled)), key=lambda body: body.index)
-    wanted = [states[0].view.blob_id, states[-1].view.blob_id]
-    for call in calls:
-        wanted += [call.name.blob_id, call.result.blob_id] + ([] if call.arguments_parsed is None else [call.arguments_parsed.blob_id])
+    ledger.barrier()
+    bodies: dict[str, list[EventBody]] = {rollout_id: [] for rollout_id in rollout_ids}
+    for event in ledger.read_streams([f"rollout-{rollout_id}" for rollout_id in rollout_ids]):
+        bodies[event.stream.removeprefix("rollout-")].append(event.body)
+    found = {rollout_id: _Found.of(rollout_id, events) for rollout_id, events in bodies.items()}
     with ledger.connection() as conn:
-        blobs = read_many(conn, wanted)
-    trace = tuple(_step(call, blobs) for call in calls)
-    s0, s_end = parse(blobs[states[0].view.blob_id]), parse(blobs[states[-1].view.blob_id])
-    return Evidence(s0, s_end, states[-1].state, trace, ended.ended_by)
+        blobs = read_many(conn, [blob_id for one in found.values() for blob_id in one.wanted])
+    return {rollout_id: one.evidence(blobs) for rollout_id, one in found.items() if one.wanted}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The events of a rollout that a verifier is shown, before their blobs are read; calls that were not the world's are left out."""
+
+    states: Sequence[StateSnapshotted]
+    calls: Sequence[ToolCalled]
+    ended: RolloutEnded
+
+    @classmethod
+    def of(cls, rollout_id: str, bodies: Sequence[EventBody]) -> "_Found":
+        ended = next((body for body in bodies if isinstance(body, RolloutEnded)), None)
+        if ended is None:
+            raise UnknownId(f"rollout {rollout_id!r} is unknown or has not ended, so there is nothing to judge")
+        states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
+        made = (body for body in bodies if isinstance(body, ToolCalled) and body.executed_by == "world")
+        return cls(states, sorted(made, key=lambda body: body.index), ended)
+
+    @property
+    def wanted(self) -> list[str]:
+        """Ids of the blobs to read, none without a first and a last state."""
+        if len(self.states) < 2:
+            return []
+        wanted = [self.states[0].view.blob_id, self.states[-1].view.blob_id]
+        for call in self.calls:
+            wanted += [call.name.blob_id, call.result.blob_id] + ([] if call.arguments_parsed is None else [call.arguments_parsed.blob_id])
+        return wanted
+
+    def evidence(self, blobs: Mapping[str, bytes]) -> Evidence:
+        """The evidence, with the blobs that it wanted."""
+        first, last = self.states[0], self.states[-1]
+        trace = tuple(_step(call, blobs) for call in self.calls)
+        return Evidence(parse(blobs[first.view.blob_id]), parse(blobs[last.view.blob_id]), last.state, trace, self.ended.ended_by)
 
 
 def judge(
@@ -91,20 +118,24 @@ def judge(
         progress: called with the number of rollouts done since the last call.
     """
     created = 0
+    drafts: dict[str, BundleDraft] = {}
     for start in range(0, len(rollouts), _BATCH):
         page = rollouts[start : start + _BATCH]
-        events = [event for rollout_id, bundle_id in page if (event := _judged(ledger, rollout_id, bundle_id, judging, world)) is not None]
+        for bundle_id in {bundle_id for _, bundle_id in page} - set(drafts):
+            drafts[bundle_id] = load(ledger, bundle_id).draft
+        seen = evidence(ledger, [rollout_id for rollout_id, _ in page])
+        events = [
+            _judged(ledger, rollout_id, JudgeTask(drafts[bundle_id], world.material), judging, seen[rollout_id])
+            for rollout_id, bundle_id in page
+            if rollout_id in seen and seen[rollout_id].ended_by in JUDGED_ENDS
+        ]
         if events:
             created += sum(item.created for item in ledger.append(events).events)
         progress(len(page))
     return created
 
 
-def _judged(ledger: LedgerHandle, rollout_id: str, bundle_id: str, judging: Judging, world: World[Any]) -> New | None:
-    seen = evidence(ledger, rollout_id)
-    if seen is None or seen.ended_by not in JUDGED_ENDS:
-        return None
-    task = JudgeTask(load(ledger, bundle_id).draft, world.material)
+def _judged(ledger: LedgerHandle, rollout_id: str, task: JudgeTask, judging: Judging, seen: Evidence) -> New:
     try:
         verdict = judging.verifier.call(seen.s0, seen.s_end, seen.trace, task)
     except (VerifierFailed, WorldFailed, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):

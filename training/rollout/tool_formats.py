@@ -43,7 +43,7 @@ def read_answer(answer: Answer, tools: Tools, table: HarnessTable, index: int) -
     """What the answer to model call `index` says in the harness's format."""
     text, stops = answer.content or "", table.stops
     if table.tool_format == "native":
-        calls = tuple(ReadCall(call, *_object(call.arguments)) for call in answer.tool_calls)
+        calls = tuple(ReadCall(call, *parsed_object(call.arguments)) for call in answer.tool_calls)
         last = text.strip().rpartition("\n")[2].strip()
         return Reading(calls, not calls or last in stops.texts, not calls and has_markup(text))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -112,7 +112,7 @@ def _compact(lines: Sequence[str], tools: Tools, stops: StopRules) -> list[_Read
         (name, arguments), raw = parsed_line(line, tools), line.partition(line.split()[0])[2].strip()
         if stops.no_tool_call and name not in known:
             continue
-        parsed, refused = _object(arguments)
+        parsed, refused = parsed_object(arguments)
         if parsed is not None and "_" in parsed and name in known:
             why = f"{len(parsed['_'])} words more than it has arguments: {_usage_of(name, tools)}"
             parsed, refused = None, failed_result(why, "malformed_arguments")
@@ -150,7 +150,8 @@ def _value(line: str) -> Any:
         return None
 
 
-def _object(arguments: str) -> tuple[Mapping[str, Any] | None, Observation | None]:
+def parsed_object(arguments: str) -> tuple[Mapping[str, Any] | None, Observation | None]:
+    """The JSON object that an argument text is, or None and the observation that says why it is none."""
     try:
         value = parse(arguments)
     except CanonicalError as error:
@@ -163,13 +164,16 @@ def failed_result(reason: str, error_class: str) -> Observation:
     return Observation(json.dumps({"error": reason}), error_class)
 
 
-def unknown_tool(tools: Tools) -> Observation:
-    """The observation of a call of a tool that was not offered."""
-    return failed_result(f"no such tool; there are {', '.join(_name(tool) for tool in tools)}", "unknown_tool")
+def refusal(call: ReadCall, tools: Tools) -> Observation | None:
+    """Why a call cannot be made: its arguments could not be read, or no such tool was offered; None when it can."""
+    if call.parsed is None:
+        return call.refused
+    names = [_name(tool) for tool in tools]
+    return None if call.sampled.name in names else failed_result(f"no such tool; there are {', '.join(names)}", "unknown_tool")
 
 
 def _compact_line(name: str, arguments: str, tools: Tools) -> str:
-    parsed, _ = _object(arguments)
+    parsed, _ = parsed_object(arguments)
     try:
         return f"{name} {arguments}" if parsed is None else call_line(name, parsed, tools)
     except LookupError:

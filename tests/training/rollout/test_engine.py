@@ -1,7 +1,6 @@
 """One real vLLM server: what it samples can be recomputed, new weights are really used, and it is started once."""
 
 import json
-import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -53,21 +52,6 @@ def largest_gap(answer: dict[str, Any], folder: Path) -> float:
     reported = [column["logprob"] for column in choice["logprobs"]["content"]]
     expected = recomputed(folder, answer["prompt_token_ids"], choice["token_ids"])
     return max(abs(a - b) for a, b in zip(reported, expected, strict=True))
-
-
-@pytest.fixture(scope="module")
-def changed_dir(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SmolLM2 with noise on every weight, the output layer included."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    folder = tmp_path_factory.mktemp("changed") / "model"
-    shutil.copytree(smollm2_dir, folder)
-    generator = torch.Generator().manual_seed(0)
-    weights = load_file(folder / "model.safetensors")
-    noisy = {name: weight + torch.randn(weight.shape, generator=generator).to(weight.dtype) * 0.01 for name, weight in weights.items()}
-    save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
 
 
 def test_ids_counts_and_log_probabilities_agree_with_each_other_and_with_torch(vllm_engine: Engine, smollm2_dir: Path) -> None:

@@ -42,7 +42,7 @@ def pairs(lab: Lab) -> list[tuple[str, str]]:
 
 def test_evidence_is_what_happened(lab: Lab) -> None:
     oracle = next(line for line in queries.rollouts(lab.ledger).lines if line.policy == "oracle")
-    seen = evidence(lab.ledger, oracle.rollout_id)
+    seen = evidence(lab.ledger, [oracle.rollout_id])[oracle.rollout_id]
     assert seen is not None
     assert len(seen.trace) == oracle.tool_calls
     draft = load(lab.ledger, oracle.bundle_id).draft
@@ -80,7 +80,7 @@ def test_judging_again_adds_nothing_and_another_verifier_adds_its_own(lab: Lab) 
 
 def test_nothing_is_judged_that_has_not_ended(lab: Lab) -> None:
     with pytest.raises(UnknownId, match="'nowhere' is unknown or has not ended"):
-        evidence(lab.ledger, "nowhere")
+        evidence(lab.ledger, ["nowhere"])
 
 
 def test_a_bundle_is_what_was_sealed_or_an_error(lab: Lab) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ledger.errors import SettingsError
 from ledger.token_link import Linker
 from ledger.token_packing import pack_ended, pack_rollout
 from ledger.tokens import ids_bytes
 from tests.token_histories import event, plain
+from training.rollout.capture import CaptureMismatch, version_spans
 from training.rollout.gateway_links import Linkers
 from training.rollout.gateway_stream import dumps
 from training.rollout.scripted import STOP_TOKEN, Fault
@@ -164,3 +166,28 @@ def test_a_linker_counts_each_shared_token_once() -> None:
     linker.add(event(0), np.array([1, 2, 3], "<i4"), np.array([4], "<i4"))
     linker.add(event(1), np.array([1, 2, 3, 4, 5], "<i4"), None)
     assert linker.tokens == 5
+
+
+async def test_a_refresh_stamps_later_calls_and_is_refused_while_a_call_could_cross_it(rig: Rig) -> None:
+    rollout_id = rig.start_rollout()
+    server = rig.server.upstream("model-1").base_url
+    await rig.chat(rollout_id)
+    with pytest.raises(SettingsError, match="the gateway open; allowed: paused"):
+        rig.gateway.refreshed(server, "model-2")
+    await rig.gateway.pause("refresh")
+    rig.gateway.refreshed(server, "model-2")
+    rig.gateway.resume()
+    await rig.chat(rollout_id, messages=[*ASK, *ASK])
+    spans = [[(span.model_version, span.start) for span in called.version_spans] for called in rig.called(rollout_id)]
+    assert spans == [[("model-1", 0)], [("model-2", 0)]]
+
+
+def test_spans_that_a_server_states_are_kept_and_must_cover_the_tokens() -> None:
+    def answered(*spans: tuple[str, int, int]) -> dict[str, Any]:
+        return {"choices": [{"weight_versions": [{"version": version, "start": start, "end": end} for version, start, end in spans]}]}
+
+    assert version_spans({"choices": [{}]}, 5, "model-1") == [("model-1", 0, 5)]
+    assert version_spans(answered(("v7", 0, 2), ("v8", 2, 5)), 5, "model-1") == [("v7", 0, 2), ("v8", 2, 5)]
+    for wrong in (answered(("v7", 0, 2), ("v8", 3, 5)), answered(("v7", 0, 4)), answered(("v7", 1, 5))):
+        with pytest.raises(CaptureMismatch, match="weight_versions"):
+            version_spans(wrong, 5, "model-1")
