@@ -46,7 +46,9 @@ class DyingLedger(LedgerHandle):
         return receipt
 
 
-def train_in_child(url: str, folder: Path, config: RunConfig, *, death: Death | None = None, until: str | None = None) -> tuple[int | None, int]:
+def train_in_child(
+    url: str, folder: Path, config: RunConfig, *, death: Death | None = None, until: str | None = None
+) -> tuple[int | None, int]:
     """Exit code of a process that trains, negative for the signal that killed it, and how many appends it made."""
     context = multiprocessing.get_context("fork")
     counted = context.Value("i", 0)

@@ -66,7 +66,9 @@ def imitated(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def copied(cluster: Cluster, imitated: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], tuple[str, Path]]]:
+def copied(
+    cluster: Cluster, imitated: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], tuple[str, Path]]]:
     """Copies of both, under the same ledger id, so that ids can be compared."""
     made: list[str] = []
 
@@ -109,7 +111,7 @@ def told(url: str, folder: Path) -> Told:
             named = [row.rollout_id for part in parts for row in part.rows]
             named += [name for part in parts for names in part.exclusions.values() for name in names]
             counted = [attempt for attempt in attempts(ledger, groups[-1]) if attempt.counts]
-            # Each dispatched slot is consumed exactly once or explicitly dropped.
+            # G1 and G3 of the reported cases: each dispatched slot is consumed exactly once or explicitly dropped.
             assert sorted(named) == sorted(attempt.rollout_id for attempt in counted)
             assert Counter(attempt.group_id for attempt in counted) == {group.group_id: group.size for group in found}
             bodies = [event.body for event in ledger.read_stream(f"update-{update.update_id}")]
@@ -174,10 +176,14 @@ def test_an_update_that_is_not_there_is_named(whole: Whole) -> None:
 @pytest.mark.parametrize(
     "deaths",
     [
-        pytest.param((Death(1, kind="UpdateApplied"), Death(1, kind="UpdateApplied")), id="twice between the checkpoint's files and the event"),
+        pytest.param(
+            (Death(1, kind="UpdateApplied"), Death(1, kind="UpdateApplied")), id="twice between the checkpoint's files and the event"
+        ),
         pytest.param((Death(1, before=False, kind="UpdateApplied"),), id="after the event, before the sweep of states"),
         pytest.param((Death(1, before=False, kind="BatchAssembled"),), id="after the batch, before its update"),
-        pytest.param((Death(2, kind="ModelCalled"), Death(3, before=False, kind="RewardDerived")), id="in the rollouts, then in the rewards"),
+        pytest.param(
+            (Death(2, kind="ModelCalled"), Death(3, before=False, kind="RewardDerived")), id="in the rollouts, then in the rewards"
+        ),
     ],
 )
 def test_a_killed_run_comes_to_the_same(whole: Whole, copied: Callable[[], tuple[str, Path]], deaths: tuple[Death, ...]) -> None:
