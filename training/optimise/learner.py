@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from peft import PeftModel
+from torch import Tensor, nn
 
 from training.models.causal_lm import load_model, weights_to_save
 from training.models.folder import read_files, write_folder
+from training.optimise.adapters import attach, load_adapter, save_adapter, save_merged
 from training.optimise.gradient import update_gradient, with_column
 from training.optimise.logprobs import Scorer, token_scores, torch_threads
 from training.optimise.optimiser import AdamW
@@ -18,19 +20,35 @@ from training.update_batch import UpdateBatch
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SCORED_AT_ONCE = 8192
+ADAPTER = "adapter"
+"""Name of the folder of an adapter inside its version's folder."""
 
 
 class Learner:
     """Weights that are read from a policy folder, changed step by step, and written to another.
 
-    Attributes:
-        dtype: of the weights.
+    With an adapter the base's weights stay and the adapter's change; what is written is a policy folder with the adapter added in, and the
+    adapter by itself in a folder inside of it, from which training goes on.
     """
 
-    def __init__(self, folder: Path, policy: PolicyTable, *, threads: int, temperature: float = 1.0) -> None:
-        self.dtype, self._threads, self._temperature = policy.dtype, threads, temperature
+    def __init__(self, folder: Path, policy: PolicyTable, *, base: Path, seed: int, threads: int, temperature: float = 1.0) -> None:
+        """Read the weights.
+
+        Args:
+            folder: the version that is trained on.
+            base: the version that an adapter is put on; not read without one.
+            seed: of a new adapter.
+        """
+        self._threads, self._base, self._dtype = threads, base, _DTYPES[policy.dtype]
         self._files = read_files(folder)
-        self._model = load_model(folder, _DTYPES[policy.dtype])
+        self._adapted: PeftModel | None = None
+        self._model: nn.Module
+        if policy.lora is None:
+            self._model = load_model(folder, self._dtype)
+        else:
+            bare, kept = load_model(base, self._dtype), folder / ADAPTER
+            self._adapted = load_adapter(bare, kept, base=base) if kept.is_dir() else attach(bare, policy.lora, seed=seed)
+            self._model = self._adapted
         self._scorer = Scorer(self._model, temperature=temperature)
         self._optimiser: AdamW | None = None
 
@@ -77,7 +95,11 @@ class Learner:
 
     def write(self, folder: Path) -> None:
         """Write the weights as a policy folder that is not there yet."""
-        write_folder(folder, self._files, weights_to_save(self._model))
+        if self._adapted is None:
+            write_folder(folder, self._files, weights_to_save(self._model))
+        else:
+            save_merged(self._adapted, folder, base=self._base, dtype=self._dtype)
+            save_adapter(self._adapted, folder / ADAPTER, base=self._base)
 
     def state(self) -> dict[str, Tensor]:
         """The optimiser's state."""

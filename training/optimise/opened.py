@@ -65,6 +65,8 @@ class Training:
         if lab.config.train is None:
             raise SettingsError(f"experiment {lab.config.name!r} has no [train]; allowed: one with stages")
         self.lab, self.ledger, self.table = lab, lab.ledger, lab.config.train
+        if self.table.policy.lora is not None and self.table.policy.serving == "adapter":
+            raise SettingsError("policy.serving is 'adapter'; allowed in training: 'merged', since rounds are sampled from whole folders")
         self.run_id = lab.run().run_id
         self.places = schedule(self.table)
         self.checkpoints = Checkpoints(lab.settings.data_dir / "models" / self.run_id)
@@ -132,6 +134,15 @@ class Training:
         before = chain[place.round - 2] if place.round > 1 else None
         version = initial if before is None else before.after
         return Start(version, self.folder(version), before if before is not None and before.place.stage is place.stage else None)
+
+    def first(self, start: Start) -> str:
+        """The version that the run started from: the base of an adapter.
+
+        Args:
+            start: of any update; without an update so far it is its version.
+        """
+        chain = self.chain()
+        return chain[0].before if chain else start.version
 
     def folder(self, version: str) -> Path:
         """The policy folder of a version of the run or of its base.

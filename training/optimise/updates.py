@@ -12,7 +12,7 @@ from training.optimise.chain import AppliedUpdate, published_version
 from training.optimise.checkpoints import MadeVersion, OptimiserState
 from training.optimise.learner import Learner, merged_counters
 from training.optimise.opened import Start, Training
-from training.optimise.schedule import Place
+from training.optimise.schedule import Place, stream_seed
 from training.update_batch import UpdateBatch
 
 WEIGHTS_A_PART = 150
@@ -40,7 +40,10 @@ class Ready:
 
 def learner_at(training: Training, place: Place, start: Start, *, temperature: float = 1.0) -> Learner:
     """The policy at the start of an update, with the stage's optimiser as the update before it left it."""
-    learner = Learner(start.folder, training.table.policy, threads=training.table.threads, temperature=temperature)
+    learner = Learner(
+        start.folder, training.table.policy, base=training.folder(training.first(start)), threads=training.table.threads,
+        seed=stream_seed(training.lab.config.seed, "init"), temperature=temperature,
+    )  # fmt: skip
     state = None if start.previous is None else training.checkpoints.state(start.previous.update_id).tensors
     learner.optimise(place.stage.optimiser, total_steps=stage_steps(place), state=state)
     return learner
@@ -110,10 +113,14 @@ def _version_event(
     """The version's event, unless it is published already: weights that did not change are the version that they were."""
     if made.version == start.version or published_version(training.ledger, made.version) is not None:
         return [], {**counters, "weights_unchanged": 1}
+    policy = training.table.policy
+    adapter = policy.lora is not None
     body = ModelVersionPublished(
         model_version=made.version, name=training.version_name, weights_digest=made.weights_digest, tokenizer_digest=made.tokenizer_digest,
-        template_digest=made.template_digest, scripted=False, parent=start.version, dtype=training.table.policy.dtype,
-        run_id=training.run_id, stage=place.stage.name, round=place.round, step=place.round - 1, optimiser_digest=state_digest,
+        template_digest=made.template_digest, scripted=False, parent=start.version, dtype=policy.dtype,
+        artifact="adapter" if adapter else "full", base=training.first(start) if adapter else None,
+        serving=policy.serving if adapter else None, run_id=training.run_id, stage=place.stage.name, round=place.round,
+        step=place.round - 1, optimiser_digest=state_digest,
     )  # fmt: skip
     return [training.ledger.new(body, correlation_id=training.run_id)], dict(counters)
 

@@ -71,7 +71,7 @@ def evidence(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, Evid
 
 @dataclass(frozen=True)
 class _Found:
-    """The events of a rollout that a verifier is shown, before their blobs are read."""
+    """The events of a rollout that a verifier is shown, before their blobs are read; calls that were not the world's are left out."""
 
     states: Sequence[StateSnapshotted]
     calls: Sequence[ToolCalled]
@@ -84,8 +84,7 @@ class _Found:
             raise UnknownId(f"rollout {rollout_id!r} is unknown or has not ended, so there is nothing to judge")
         states = sorted((body for body in bodies if isinstance(body, StateSnapshotted)), key=lambda body: body.step)
         made = (body for body in bodies if isinstance(body, ToolCalled) and body.executed_by == "world")
-        calls = sorted(made, key=lambda body: body.index)
-        return cls(states, calls, ended)
+        return cls(states, sorted(made, key=lambda body: body.index), ended)
 
     @property
     def wanted(self) -> list[str]:

@@ -123,16 +123,13 @@ class Session:
 
     def __enter__(self) -> "Session":
         self._thread.start()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._close)
             self._wait(self._listen())
-        except BaseException:
-            self._close()
-            raise
-        try:
+            undo.pop_all()
+            undo.push(self.__exit__)
             self._wait(self._start())
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -27,7 +27,7 @@ from training.rollout.scripted import ScriptedServer
 from training.rollout.torch_engine import TorchEngine
 
 RUN = Run("run-1", "experiment-1", 0, 7)
-HARNESS = tool_loop(calls_per_turn=3, calls=20, max_tokens=12)
+HARNESS = tool_loop(calls_per_turn=3, calls=20, max_tokens=48)
 
 
 def policy(**sampling: Any) -> Policy:
@@ -48,7 +48,8 @@ def groups(count: int, size: int, who: Policy, *, turns: int = 3) -> list[Group]
 def tiny_engine(folder: Path) -> TorchEngine:
     """An engine that serves the tiny policy."""
     engine = TorchEngine("tiny-engine")
-    engine.serve(tiny_policy(folder), "tiny-1")
+    # Half of the words end an answer, so that answers are short and few are cut.
+    engine.serve(tiny_policy(folder, eos_token_id=[1, *range(8, 40)]), "tiny-1")
     return engine
 
 

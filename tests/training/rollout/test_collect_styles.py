@@ -16,6 +16,7 @@ from training import stages
 from training.lab import Lab
 from training.rollout.collect import Site, collect
 from training.rollout.harness_table import HarnessTable
+from training.rollout.judge import evidence
 from training.rollout.scripted import Fault, ScriptedServer
 from training.run_config import Collection, RunConfig, TaskSource
 from training.worlds import AssistantTurn
@@ -130,10 +131,8 @@ async def test_a_sub_agents_calls_are_its_own_and_a_judge_does_not_see_the_deleg
     assert [(lab.ledger.blob(act.name.blob_id), act.executed_by) for act in acts] == [(b"list_tickets", "world"), (b"delegate", "harness")]
     assert lab.ledger.blob(acts[1].result.blob_id) == b"T1, T2"
     assert acts[0].model_call_id == of(bodies, ModelCalled)[1].call_id
-    from training.rollout.judge import evidence
-
-    seen = evidence(lab.ledger, of(bodies, RolloutStarted)[0].rollout_id)
-    assert seen is not None and [step.call.name for step in seen.trace] == ["list_tickets"]
+    rollout_id = of(bodies, RolloutStarted)[0].rollout_id
+    assert [step.call.name for step in evidence(lab.ledger, [rollout_id])[rollout_id].trace] == ["list_tickets"]
 
 
 @pytest.mark.parametrize(("times", "ended_by", "attempts"), [(0, "engine_error", 1), (1, "engine_error", 2), (2, "finished", 3)])

@@ -98,7 +98,7 @@ async def test_calls_are_recorded_in_order_and_packed(ledger: LedgerHandle, engi
         assert [span.end for outcome in outcomes for span in outcome.body.version_spans] == [o.body.sampled_ids.count for o in outcomes]
     with ledger.connection() as conn:
         assert conn.execute("SELECT count(*) FROM token_live").fetchone() == (0,)
-    assert verify(ledger).ok
+    assert verify(ledger).intact
 
 
 async def test_a_second_collection_adds_nothing_and_needs_no_engine(ledger: LedgerHandle, engine: TorchEngine) -> None:
@@ -154,7 +154,7 @@ async def test_an_interrupted_collection_gives_the_tokens_of_an_undisturbed_one(
     assert done.ran == 12
     assert counted_tokens(ledger) == expected
     assert {attempt for _, _, attempt in streams(ledger)} == {1, 2}
-    assert verify(ledger).ok
+    assert verify(ledger).intact
 
 
 async def test_every_answer_is_durable_before_the_next_batch(ledger: LedgerHandle, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_a_conversation_that_no_longer_fits_ends_as_context_full(ledger: L
         last = [event.body for event in events if isinstance(event.body, ModelCalled)][-1]
         assert (last.status, last.http_status, last.error_source, last.sampled_ids) == ("upstream_error", 400, "engine", None)
         assert b"maximum context length is 512 tokens" in ledger.blob(last.error.blob_id)
-    assert verify(ledger).ok
+    assert verify(ledger).intact
 
 
 class Failing(TorchEngine):
