@@ -24,7 +24,9 @@ class SystemPrompt(Table):
     @model_validator(mode="after")
     def _said(self) -> "SystemPrompt":
         if (self.mode in ("replace", "append")) != bool(self.text):
-            raise ValueError(f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text for 'replace' and 'append' only")
+            raise ValueError(
+                f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text for 'replace' and 'append' only"
+            )
         return self
 
 
