@@ -88,6 +88,12 @@ async def test_the_system_prompt_is_the_tasks_own_another_or_both(system: Mappin
     assert cast.of("agent")[0][0] == {"role": "system", "content": shown}
 
 
+async def test_a_conversation_may_begin_with_the_user() -> None:
+    cast = Cast(agent=[says("Done.")])
+    await play(cast, tool_loop(system={"mode": "none"}))
+    assert cast.of("agent")[0] == DRAFT.request["turns"][0]
+
+
 async def test_thinking_and_long_results_leave_the_history_with_their_reasons() -> None:
     thought = calls("query_tickets", "{}", text="<think>All of them.</think>Looking.", prompt=100)
     cast = Cast(agent=[thought, says("Done.")])
