@@ -1,14 +1,13 @@
 """Does the policy read the request? Actions counted by what the request asks for at each opportunity. Reads the ledger."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.evaluation import Cell, CellKey
-from ledger.bundle import BundleDraft
 from ledger.evaluated import Called, tool_calls
 from ledger.ledger import LedgerHandle
 from training.bundles import load
-from training.worlds.opportunities import Act, Opportunities
+from training.worlds.opportunities import Act, Opportunities, Opportunity
 from training.worlds.source import source_of
 
 
@@ -54,40 +53,42 @@ def behaviours(ledger: LedgerHandle, cells: Sequence[Cell]) -> tuple[Behaviour, 
         BlobError: a task or a tool call cannot be read.
     """
     classifiers = {world: source_of(world).opportunities for world in {line.world for cell in cells for line in cell.measured}}
-    drafts: dict[str, BundleDraft] = {}
+    places: dict[str, tuple[Opportunity, ...]] = {}
     found = []
     for cell in cells:
         lines = [line for line in cell.measured if classifiers[line.world] is not None]
-        for bundle_id in {line.bundle_id for line in lines} - drafts.keys():
-            drafts[bundle_id] = load(ledger, bundle_id).draft
+        for bundle_id, world in {line.bundle_id: line.world for line in lines}.items():
+            classifier = classifiers[world]
+            if bundle_id not in places and classifier is not None:
+                places[bundle_id] = tuple(classifier.opportunities(load(ledger, bundle_id).draft))
+        lines = [line for line in lines if places[line.bundle_id]]
         calls = tool_calls(ledger, [line.rollout_id for line in lines if line.rollout_id is not None])
-        seen = [(classifiers[line.world], drafts[line.bundle_id], calls[str(line.rollout_id)]) for line in lines]
-        counts, classified = counted(seen)
-        if classified:
-            found.append(Behaviour(cell.key, cell.scripted, classified, len(cell.measured) - classified, counts))
+        counts = counted((_known(classifiers, line.world), places[line.bundle_id], calls[str(line.rollout_id)]) for line in lines)
+        if lines:
+            found.append(Behaviour(cell.key, cell.scripted, len(lines), len(cell.measured) - len(lines), counts))
     return tuple(found)
 
 
-def counted(rollouts: Iterable[tuple[Opportunities | None, BundleDraft, Sequence[Called]]]) -> tuple[tuple[BehaviourCount, ...], int]:
-    """Counts by condition, those that are wanted first, and the number of rollouts that had any opportunity.
+def counted(rollouts: Iterable[tuple[Opportunities, Sequence[Opportunity], Sequence[Called]]]) -> tuple[BehaviourCount, ...]:
+    """Counts by condition, those that are wanted first.
 
     A call counts when its arguments could be read and the world carried it out.
 
     Args:
-        rollouts: what classifies, the task, and the calls in order.
+        rollouts: what reads calls, the task's opportunities, and the calls in order.
     """
     sums: dict[tuple[bool, str], list[int]] = {}
-    classified = 0
-    for classifier, draft, calls in rollouts:
-        places = [] if classifier is None else list(classifier.opportunities(draft))
-        if classifier is None or not places:
-            continue
-        classified += 1
+    for classifier, places, calls in rollouts:
         done = [Act(call.name, call.arguments) for call in calls if call.error_class is None and call.arguments is not None]
         acted, looked = classifier.acted(done), classifier.looked_at(done)
         for place in places:
             line = sums.setdefault((not place.wanted, place.condition), [0, 0, 0, 0])
             flags = (place.key in acted, place.key in looked, place.key in acted and place.key in looked, True)
             line[:] = [count + flag for count, flag in zip(line, flags, strict=True)]
-    rows = tuple(BehaviourCount(name, not skip, *(int(value) for value in line)) for (skip, name), line in sorted(sums.items()))
-    return rows, classified
+    return tuple(BehaviourCount(name, not skip, *line) for (skip, name), line in sorted(sums.items()))
+
+
+def _known(classifiers: Mapping[str, Opportunities | None], world: str) -> Opportunities:
+    found = classifiers[world]
+    assert found is not None
+    return found

@@ -10,6 +10,7 @@ import typer
 from audit.behaviour import behaviours
 from audit.evaluation import Evaluation, Question, evaluate
 from audit.evaluation_compare import AXES, Comparison, compare, gain_split
+from audit.evaluation_curves import Figure, curve_points, learning_curve_png
 from audit.evaluation_record import Purpose, append, compared_events, measured_events, reads_of_test, record_reads
 from audit.evaluation_spent import chains, spent
 from audit.evaluation_tables import (
@@ -56,6 +57,7 @@ def evaluate_command(
     purpose: _Purpose = "report",
     level: _Level = 0.95,
     draws: _Draws = 2000,
+    curve: Annotated[Path | None, typer.Option(help="write success and reward by update as a PNG here")] = None,
     appends: _Append = True,
     as_json: _Json = False,
 ) -> None:
@@ -73,6 +75,8 @@ def evaluate_command(
         parts = gains(ledger, found)
         created = append(ledger, measured_events(ledger, found)) if appends else None
         reads = reads_of_test(ledger, question.run_ids) if appends else {}
+    if curve is not None:
+        curve.write_bytes(curve_png(found, parts))
     if as_json:
         shown = [{**place, "parts": [item.as_json() for item in split]} for place, split in parts]
         print_json({**evaluation_json(found, told, reads), "gain_split": shown, "appended": created})
@@ -177,6 +181,14 @@ def gains(ledger: LedgerHandle, evaluation: Evaluation) -> list[tuple[dict[str, 
             named = {"slice": place[0], "split": place[1], "temperature": place[2], "chains": chain}
             found.append((named, gain_split(evaluation, chain, slice=place[0], temperature=place[2])))
     return found
+
+
+def curve_png(evaluation: Evaluation, parts: Sequence[tuple[dict[str, Any], tuple[Estimate, ...]]]) -> bytes:
+    """The learning curves of an evaluation as a PNG, with the fixed rules and the split of the gain."""
+    points, rules = curve_points(evaluation)
+    split = {f"{place['slice']}, T = {place['temperature']}": found for place, found in parts}
+    title = ", ".join(f"{run.name} seed {run.root_seed}" for run in evaluation.runs)
+    return learning_curve_png(points, Figure(title, rules=rules, split=split))
 
 
 def _pairs(ledger: LedgerHandle, before: str, after: str) -> list[tuple[str, str]]:

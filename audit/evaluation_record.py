@@ -66,9 +66,10 @@ def measured_events(ledger: LedgerHandle, evaluation: Evaluation) -> Iterator[Ne
             "level": evaluation.question.level, "draws": evaluation.question.draws,
         }  # fmt: skip
         table = ledger.pending_json({"rows": rows, "counts": cell.counts.as_json()})
+        told = digest(rows)
         place = _Place(cell.key.run_id, cell.key.slice, cell.key.split, cell.key.model_version, None, settings, cell.counts, table)
         for estimate in cell.estimates.values():
-            yield place.event(ledger, estimate, rows)
+            yield place.event(ledger, estimate, told)
 
 
 def compared_events(ledger: LedgerHandle, comparisons: Sequence[Comparison]) -> Iterator[New]:
@@ -79,9 +80,10 @@ def compared_events(ledger: LedgerHandle, comparisons: Sequence[Comparison]) -> 
         settings = {"temperature": found.temperature, "seeds": len(found.after), **found.gain.controls}
         counts = Counts(len(rows) + found.unpaired, len(rows), 0, {}, 0)
         place = _Place(found.run_ids[0], found.slice, found.split, found.after[0], found.before[0], settings, counts, table)
+        told = digest([rows, list(found.before), list(found.after)])
         flips = [replace(estimate, name=f"flip_{estimate.name}") for estimate in (found.gain, found.p_value)]
         for estimate in (found.success_gain, found.reward_gain, *flips):
-            yield place.event(ledger, estimate, [rows, list(found.before), list(found.after)])
+            yield place.event(ledger, estimate, told)
 
 
 def append(ledger: LedgerHandle, events: Iterator[New]) -> int:
@@ -121,12 +123,12 @@ class _Place:
     counts: Counts
     table: Pending
 
-    def event(self, ledger: LedgerHandle, estimate: Estimate, rows: Any) -> New:
+    def event(self, ledger: LedgerHandle, estimate: Estimate, rows_digest: str) -> New:
         """One number as an event; the id tells apart what was measured from other rows or came to another number."""
         where = (self.run_id, self.slice, self.split, self.model_version, self.against, dict(self.settings))
         counts = self.counts
         body = EvaluationMeasured(
-            evaluation_id=derived_id("evaluation", *where, digest([rows, estimate.as_json()])), run_id=self.run_id, metric=estimate.name,
+            evaluation_id=derived_id("evaluation", *where, digest([rows_digest, estimate.as_json()])), run_id=self.run_id, metric=estimate.name,
             slice=self.slice, split=self.split, model_version=self.model_version, against=self.against, value=estimate.value,
             low=estimate.low, high=estimate.high, level=estimate.level, method=estimate.method, n=estimate.n, expected=counts.expected,
             measured=counts.measured, masked=counts.masked, failed=counts.failed, omitted=counts.omitted, axis=estimate.axis,

@@ -31,6 +31,8 @@ class Spent:
 
     def in_words(self) -> str:
         """All of it in a line."""
+        if not self.updates:
+            return "no update that is recorded"
         further = "".join(f", {value:g} {name}" for name, value in sorted(self.counters.items()))
         return f"{self.updates} updates, {self.rollouts} rollouts in the loss{further}"
 

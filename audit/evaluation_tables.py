@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table as Shown
 
-from audit.behaviour import Behaviour
+from audit.behaviour import Behaviour, BehaviourCount
 from audit.evaluation import Cell, Evaluation
 from audit.evaluation_compare import Comparison
 from audit.statistics import Estimate
@@ -49,7 +49,7 @@ def comparison_tables(found: Comparison, *, flips: int) -> Iterator[Shown]:
         ("success gain, paired", number(found.success_gain), found.success_gain.method, found.success_gain.n),
         ("reward gain, paired", number(found.reward_gain), found.reward_gain.method, found.reward_gain.n),
         ("gained - lost, McNemar", number(found.gain), found.gain.method, found.gain.n),
-        ("p-value, McNemar", number(found.p_value, digits=6), found.p_value.method, found.p_value.n),
+        ("p-value, McNemar", _value(found.p_value), found.p_value.method, found.p_value.n),
     ]
     yield table(("number", f"value, {found.success_gain.level or 0.95:.0%}", "interval", "n"), rows, title=place)
     counts = found.gain.controls
@@ -110,14 +110,14 @@ def caveats(evaluation: Evaluation) -> list[str]:
     return [f"{note} ({where})" for note, where in told.items()]
 
 
-def _who(cell: Cell) -> tuple[str, str, str]:
+def _who(cell: Cell) -> tuple[str, int, str, str]:
     stage = "fixed rule" if cell.scripted else cell.stage or "-"
     at = stage if cell.round is None else f"{stage} round {cell.round}"
-    return cell.key.model_version, at, _plain(cell.key.temperature)
+    return cell.key.model_version, cell.seed, at, _plain(cell.key.temperature)
 
 
 def _success(cells: Sequence[Cell], title: str) -> Shown:
-    header = ("model version", "stage", "temperature", "success", "of expected", "reward", "measured / expected", "failed", "masked",
+    header = ("model version", "seed", "stage", "temperature", "success", "of expected", "reward", "measured / expected", "failed", "masked",
               "omitted", "unknown")  # fmt: skip
     rows = []
     for cell in cells:
@@ -134,13 +134,13 @@ def _success(cells: Sequence[Cell], title: str) -> Shown:
 def _conditions(cells: Sequence[Cell], title: str) -> Shown:
     names = sorted({name for cell in cells for name in cell.estimates if name.startswith("condition:")})
     rows = [(*_who(cell), *(number(cell.estimates.get(name)) for name in names)) for cell in cells]
-    return table(("model version", "stage", "temperature", *(name.partition(":")[2] for name in names)), rows, title=title)
+    return table(("model version", "seed", "stage", "temperature", *(name.partition(":")[2] for name in names)), rows, title=title)
 
 
 def _costs(cells: Sequence[Cell], title: str) -> Shown:
     ends = sorted({name for cell in cells for name in cell.estimates if name.startswith("ended_by:")})
     rows = [(*_who(cell), *(_value(cell.estimates.get(name)) for name in (*_COSTS, *ends))) for cell in cells]
-    header = ("model version", "stage", "temperature", *_COSTS.values(), *(name.partition(":")[2] for name in ends))
+    header = ("model version", "seed", "stage", "temperature", *_COSTS.values(), *(name.partition(":")[2] for name in ends))
     return table(header, rows, title=title)
 
 
@@ -151,10 +151,15 @@ def _behaviour(found: Sequence[Behaviour], title: str) -> Shown:
         cells = []
         for item in found:
             count = next((c for c in item.counts if (not c.wanted, c.condition) == (skip, condition)), None)
-            cells.append("-" if count is None else f"{count.acted}/{count.total}")
+            cells.append("-" if count is None else _acted(count))
         rows.append(("hold back" if skip else "act", condition, *cells))
     heads = [f"{item.key.model_version} at {_plain(item.key.temperature)}" for item in found]
     return table(("wanted", "condition", *heads), rows, title=title)
+
+
+def _acted(count: BehaviourCount) -> str:
+    seen = f", looked at {count.looked_at}" if 0 < count.looked_at < count.total else ""
+    return f"{count.acted}/{count.total}{seen}"
 
 
 def _value(estimate: Estimate | None) -> str:

@@ -24,10 +24,12 @@ def history(ledger: LedgerHandle, split: str = "validation") -> tuple[EvaluatedR
 
 
 def test_evaluate_shows_every_version_with_the_fixed_rules_and_appends_once(
-    ledger: LedgerHandle, capsys: pytest.CaptureFixture[str]
+    ledger: LedgerHandle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, old, new = history(ledger)
-    assert tally(ledger, "evaluate", run.run_id[:13]) == 0
+    curve = tmp_path / "curve.png"
+    assert tally(ledger, "evaluate", run.run_id[:13], "--curve", str(curve)) == 0
+    assert curve.read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr().out
     for said in (old, new, "scripted-mail", "fixed rule", "slice instances, split validation", "0.875 [", "hold back", "increment:rl"):
         assert said in shown, said

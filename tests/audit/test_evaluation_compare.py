@@ -71,7 +71,7 @@ def test_the_notes_name_the_axis_and_what_each_arm_took(ledger: LedgerHandle) ->
     found = compare(evaluation, [(old, new)], axis="updates", spent=spent(ledger, [old, new]))[0]
     assert found.axis == "updates" and {item.axis for item in (found.success_gain, found.reward_gain, found.gain)} == {"updates"}
     assert found.notes[0].startswith("the arms are matched on updates; the same number of updates is not the same compute")
-    assert found.notes[1] == f"{old} took 0 updates, 0 rollouts in the loss; {new} took 2 updates, 2 rollouts in the loss, 3 cpu_s"
+    assert found.notes[1] == f"{old} took no update that is recorded; {new} took 2 updates, 2 rollouts in the loss, 3 cpu_s"
     with pytest.raises(StatisticRefused, match="axis is 'compute'; allowed: tasks, updates"):
         compare(evaluation, [(old, new)], axis="compute")
 
