@@ -1,9 +1,10 @@
-"""Jobs, the sensor that gives every experiment file its first partition, and the one that checks again what rests on new versions."""
+"""Jobs, and the sensors: first partitions for experiment files, gates again for new versions, the next round of training."""
 
 import dagster as dg
 
-from pipelines.partitions import EXPERIMENT_ROUNDS, first_rounds
+from pipelines.partitions import EXPERIMENT_ROUNDS, first_rounds, parse_key
 from pipelines.resources import ExperimentFiles
+from pipelines.rounds import next_round
 
 experiment = dg.define_asset_job(
     "experiment",
@@ -17,6 +18,42 @@ gates = dg.define_asset_job(
     selection=dg.AssetSelection.assets("world_checks", "task_bundles", "bundle_checks", "admitted_bundles"),
     description="The gates of one round of one experiment, without its rollouts.",
 )
+
+
+training_start = dg.define_asset_job(
+    "training_start",
+    selection=dg.AssetSelection.assets(
+        "worlds", "world_checks", "task_bundles", "bundle_checks", "admitted_bundles", "supervised_traces", "sft_model", "evaluation"
+    ),
+    description="Round 0 of an experiment that trains: tasks, gates, traces, the imitated policy and its evaluation.",
+)
+
+
+training_round = dg.define_asset_job(
+    "training_round",
+    selection=dg.AssetSelection.assets("rollouts", "verdicts", "rewards", "training_batch", "model_version", "evaluation"),
+    description="One round of training: rollouts of the newest version, the update that they give, and its evaluation.",
+)
+
+
+@dg.asset_sensor(
+    asset_key=dg.AssetKey("evaluation"), job=training_round, minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
+)  # fmt: skip
+def rounds_go_on(
+    context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry, experiments: dg.ResourceParam[ExperimentFiles]
+) -> dg.SensorResult:
+    """Starts the next round of training when a round has been evaluated, until the experiment's last one."""
+    event = asset_event.asset_materialization
+    if event is None or event.partition is None:
+        return dg.SensorResult(skip_reason="the event is no materialization of a partition")
+    part = parse_key(event.partition)
+    coming = next_round(experiments.read(part.experiment).train, part)
+    if coming is None:
+        return dg.SensorResult(skip_reason=f"{part.key} was the last round of {part.experiment}")
+    return dg.SensorResult(
+        run_requests=[dg.RunRequest(run_key=f"training:{coming.key}", partition_key=coming.key)],
+        dynamic_partitions_requests=[EXPERIMENT_ROUNDS.build_add_request([coming.key])],
+    )
 
 
 @dg.asset_sensor(asset_key=dg.AssetKey("worlds"), job=gates, minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)

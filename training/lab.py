@@ -1,6 +1,6 @@
 """Everything an experiment needs, opened from its file: worlds, verifiers, policies, model server, gateway. Starts processes."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -204,14 +204,19 @@ class Lab:
         return replace(policy, strict_tools=collection.strict_tools)
 
     @asynccontextmanager
-    async def site(self, groups: Sequence[Group]) -> AsyncIterator[Site]:
-        """Where the groups run: gateway, scripted server and, when a policy samples, the model server."""
+    async def site(self, groups: Sequence[Group], *, upstreams: Mapping[str, Upstream] | None = None) -> AsyncIterator[Site]:
+        """Where the groups run: gateway, scripted server and, when a policy samples, the model server.
+
+        Args:
+            upstreams: who serves which model version, where that is not the pretrained model's server.
+        """
         appender = Appender(self.ledger)
         try:
             async with ScriptedServer() as scripted, Gateway(self.ledger, appender=appender) as gateway:
                 used = {group.policy.model_version: group.policy for group in groups}
-                upstreams = {version: self._upstream(policy, scripted) for version, policy in used.items()}
-                yield Site(self.ledger, appender, gateway, scripted, self.worlds, self.harness, upstreams)
+                known = dict(upstreams or {})
+                known |= {version: self._upstream(policy, scripted) for version, policy in used.items() if version not in known}
+                yield Site(self.ledger, appender, gateway, scripted, self.worlds, self.harness, known)
         finally:
             await appender.close()
 

@@ -60,10 +60,12 @@ class EngineTable(Table):
     Attributes:
         kind: `torch` decodes in process in lock-step, `vllm` is a managed server.
         probe_tolerance_nats: largest gap between engine and trainer that lets rollouts start.
+        context_tokens: longest prompt and answer together that a server takes.
     """
 
     kind: Literal["torch", "vllm"] = "torch"
     probe_tolerance_nats: float = Field(default=1e-3, gt=0)
+    context_tokens: int = Field(default=2048, ge=64)
 
 
 class Optimiser(Table):

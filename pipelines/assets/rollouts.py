@@ -1,27 +1,35 @@
-"""The asset `rollouts`: every slot of the experiment's collections filled with one counted attempt, captured by the gateway."""
+"""The asset `rollouts`: every slot of a round filled with one counted attempt, each model call durable before it is answered."""
 
 import dagster as dg
 
+from pipelines.assets.imitation import sft_model
 from pipelines.assets.synthesis import admitted_bundles
 from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
+from pipelines.rounds import ENGINE_POOL, label_of
 from pipelines.summary import LoggedProgress, attempt_metadata, merged, stage_metadata
 from training import stages
 from training.lab import SMOLLM2
 
-ENGINE_POOL = "engine"
-"""One model server at a time: the runs of all experiments queue here."""
-
 
 @dg.asset(
-    deps=[admitted_bundles], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"}, pool=ENGINE_POOL
+    deps=[admitted_bundles, sft_model], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"}, pool=ENGINE_POOL
 )  # fmt: skip
 def rollouts(
     context: dg.AssetExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
 ) -> dg.MaterializeResult[None]:
-    """Attempts of the experiment's policies at its bundles, with every model call and tool call."""
+    """Attempts of the experiment's policies at its bundles, with every model call and tool call.
+
+    Round 0 has those of the experiment's collections, later rounds those of the policy that is trained, by the version before the round.
+    """
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
+        if (label := label_of(lab.config.train, part)) is not None:
+            from training.optimise import trainer
+            from training.optimise.samplers import open_sampler
+
+            report = trainer.rollouts(lab, label, open_sampler, progress=LoggedProgress(context.log.info))
+            return dg.MaterializeResult(metadata=merged(attempt_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
         try:
             report = stages.rollouts(lab, round=part.round, progress=LoggedProgress(context.log.info))
         finally:

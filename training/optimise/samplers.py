@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ledger.appender import Appender
 from ledger.errors import SettingsError
@@ -14,6 +15,7 @@ from training.rollout.lockstep import collect_lockstep
 from training.rollout.sampling import SamplingEngine
 from training.rollout.scripted import ScriptedServer
 from training.rollout.torch_engine import TorchEngine
+from training.rollout.vllm_sampling import VllmEngine
 from training.stages import Progress
 
 AT_ONCE = 256
@@ -66,9 +68,29 @@ class GatewayRounds:
             await appender.close()
 
 
+class VllmRounds:
+    """Rounds sampled by a model server, every call through the capture gateway."""
+
+    def __init__(self, engine: VllmEngine) -> None:
+        self.engine = engine
+
+    def collect(self, lab: Lab, run: Run, groups: Sequence[Group], *, progress: Progress) -> Collected:
+        """What was done so that every slot of every group has one counted attempt."""
+        total = sum(group.size for group in groups)
+        what = f"rollouts of round {run.round}"
+        return asyncio.run(self._collect(lab, run, groups, lambda count: progress(what, count, total)))
+
+    async def _collect(self, lab: Lab, run: Run, groups: Sequence[Group], progress: Callable[[int], None]) -> Collected:
+        serving = self.engine.upstream()
+        # The server knows its weights by one name, whatever version they are.
+        asked = [replace(group, policy=replace(group.policy, model=self.engine.spec.served_name, stream=True)) for group in groups]
+        async with lab.site(asked, upstreams={serving.model_version: serving}) as site:
+            return await collect(site, run, asked, concurrency=lab.config.concurrency, progress=progress)
+
+
 @contextmanager
 def open_sampler(lab: Lab) -> Iterator[RoundSampler]:
-    """The engine and collector of the experiment's `[train.engine]`; the engine is closed at the end.
+    """The engine and collector of the experiment's `[train.engine]`; the engine is closed at the end, which stops a model server.
 
     Raises:
         SettingsError: the experiment trains nothing.
@@ -78,8 +100,27 @@ def open_sampler(lab: Lab) -> Iterator[RoundSampler]:
     table = lab.config.train
     if table.engine.kind != "torch":
         raise SettingsError(f"engine.kind is {table.engine.kind!r}; allowed here: 'torch'; pass a GatewayRounds of a server to `train`")
+    if table.engine.kind == "vllm":
+        server = vllm_engine(lab)
+        try:
+            yield VllmRounds(server)
+        finally:
+            server.close()
+        return
     engine = TorchEngine(f"torch-{lab.run().run_id}", dtype=table.policy.dtype, threads=table.threads)
     try:
         yield TorchRounds(engine)
     finally:
         engine.close()
+
+
+def vllm_engine(lab: Lab) -> VllmEngine:
+    """The deployment's model server for the experiment's policy; nothing runs before it serves."""
+    assert lab.config.train is not None
+    table = lab.config.train
+    home = lab.settings.data_dir / "engine"
+    spec = EngineSpec(
+        model=home, served_name=lab.config.name, dtype=table.policy.dtype, max_model_len=table.engine.context_tokens,
+        tool_parser="hermes" if lab.config.harness.tool_format == "native" else None,
+    )  # fmt: skip
+    return VllmEngine(home, spec, say=lab.say)
