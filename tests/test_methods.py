@@ -15,8 +15,8 @@ from ledger.methods import Family
 from training.advantages import Advantage, advantages
 from training.diagnostics import Diagnostic, diagnostics
 from training.filters import Filter, filters
-from training.objectives import Objective, objectives
 from training.hooks import hooks
+from training.objectives import Objective, objectives
 from training.proposers import proposers
 from training.rewards import Reward, rewards
 from training.verifiers import verifiers

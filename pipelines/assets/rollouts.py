@@ -13,7 +13,8 @@ from training.lab import SMOLLM2
 
 
 @dg.asset(
-    deps=[admitted_bundles, sft_model], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"}, pool=ENGINE_POOL
+    deps=[admitted_bundles, sft_model], partitions_def=EXPERIMENT_ROUNDS, group_name="experiment", kinds={"python", "postgres"},
+    pool=ENGINE_POOL,
 )  # fmt: skip
 def rollouts(
     context: dg.AssetExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
