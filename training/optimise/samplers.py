@@ -10,9 +10,9 @@ from ledger.errors import SettingsError
 from training.lab import Lab
 from training.optimise.rounds import RoundSampler
 from training.rollout.collect import Collected, Group, Run, Site, collect
-from training.rollout.gateway import Gateway, Upstream
+from training.rollout.engine import EngineSpec
+from training.rollout.gateway import Gateway
 from training.rollout.lockstep import collect_lockstep
-from training.rollout.sampling import SamplingEngine
 from training.rollout.scripted import ScriptedServer
 from training.rollout.torch_engine import TorchEngine
 from training.rollout.vllm_sampling import VllmEngine
@@ -39,33 +39,6 @@ class TorchRounds:
         site = Site(lab.ledger, Appender(lab.ledger), Gateway(lab.ledger), ScriptedServer(), lab.worlds, lab.harness, {})
         concurrency = min(AT_ONCE, sum(group.size for group in groups))
         return await collect_lockstep(site, run, groups, engine=self.engine, concurrency=concurrency, progress=progress)
-
-
-class GatewayRounds:
-    """Rounds sampled from a server through the gateway, as other rollouts are.
-
-    Attributes:
-        engine: the server as an engine that serves one version at a time.
-    """
-
-    def __init__(self, engine: SamplingEngine, upstream: Callable[[str], Upstream]) -> None:
-        """`upstream` gives the server's address as that of a model version."""
-        self.engine, self._upstream = engine, upstream
-
-    def collect(self, lab: Lab, run: Run, groups: Sequence[Group], *, progress: Progress) -> Collected:
-        """What was done so that every slot of every group has one counted attempt."""
-        total = sum(group.size for group in groups)
-        return asyncio.run(self._collect(lab, run, groups, lambda count: progress(f"rollouts of round {run.round}", count, total)))
-
-    async def _collect(self, lab: Lab, run: Run, groups: Sequence[Group], progress: Callable[[int], None]) -> Collected:
-        appender = Appender(lab.ledger)
-        upstreams = {version: self._upstream(version) for version in {group.policy.model_version for group in groups}}
-        try:
-            async with ScriptedServer() as scripted, Gateway(lab.ledger, appender=appender) as gateway:
-                site = Site(lab.ledger, appender, gateway, scripted, lab.worlds, lab.harness, upstreams)
-                return await collect(site, run, groups, concurrency=lab.config.concurrency, progress=progress)
-        finally:
-            await appender.close()
 
 
 class VllmRounds:
@@ -98,8 +71,6 @@ def open_sampler(lab: Lab) -> Iterator[RoundSampler]:
     if lab.config.train is None:
         raise SettingsError(f"experiment {lab.config.name!r} has no [train]; allowed: one with stages")
     table = lab.config.train
-    if table.engine.kind != "torch":
-        raise SettingsError(f"engine.kind is {table.engine.kind!r}; allowed here: 'torch'; pass a GatewayRounds of a server to `train`")
     if table.engine.kind == "vllm":
         server = vllm_engine(lab)
         try:
