@@ -87,19 +87,21 @@ class Optimiser(Table):
 
 
 class CopyStage(Table):
-    """Copy-pretraining: random token sequences, each followed by itself; the loss is on the second half.
+    """Copy-pretraining: random token sequences, each said several times; the loss is on all times but the first.
 
     Attributes:
         steps: updates.
         batch_tokens: tokens an update.
         span: shortest and longest repeated sequence, in tokens.
+        times: how often each is said.
     """
 
     stage: Literal["copy"]
     name: str = "copy"
     steps: int = Field(ge=1)
-    batch_tokens: int = Field(default=3000, ge=8)
-    span: tuple[int, int] = (8, 48)
+    batch_tokens: int = Field(default=1500, ge=8)
+    span: tuple[int, int] = (6, 16)
+    times: int = Field(default=4, ge=2)
     optimiser: Optimiser
 
 
