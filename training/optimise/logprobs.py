@@ -128,6 +128,11 @@ def scorer_of(model: nn.Module | Scorer, *, precision: Precision = "weights", te
     return model if isinstance(model, Scorer) else Scorer(model, precision=precision, temperature=temperature)
 
 
+def unwrapped(model: nn.Module | Scorer) -> nn.Module:
+    """The model whose weights have their own names."""
+    return model.model if isinstance(model, Scorer) else model
+
+
 def score_micro_batch(
     scorer: Scorer, micro: MicroBatch, id_T: NDArray[np.int32], wanted_T: Bools, *, entropy: bool = False
 ) -> tuple[Tensor, Tensor | None]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ledger.errors import UpdateRefused
 from training.optimise.gradient import grad_norm
+from training.optimise.logprobs import unwrapped
 from training.train_config import Optimiser
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -34,7 +36,7 @@ class AdamW:
     Weight decay is on matrices alone; norms and biases have none.
 
     Args:
-        model: its trainable weights are stepped.
+        model: or its scorer; its trainable weights are stepped.
         config: the optimiser's table.
         total_steps: steps of the stage, which the linear decay ends with.
     """
@@ -42,7 +44,7 @@ class AdamW:
     def __init__(self, model: nn.Module, config: Optimiser, *, total_steps: int) -> None:
         self.model, self.config, self.total_steps = model, config, total_steps
         self.steps = self.clipped = 0
-        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.weights = {name: weight for name, weight in unwrapped(model).named_parameters() if weight.requires_grad}
         if not self.weights:
             raise UpdateRefused("the model has no trainable weight; allowed: at least one")
         decayed = [weight for weight in self.weights.values() if weight.dim() > 1]
@@ -88,11 +90,14 @@ class AdamW:
         return StepTaken(rate, norm, clipped)
 
     def state(self) -> dict[str, Tensor]:
-        """Moments by `<moment>.<weight>`, with `steps` and `clipped`: all that a resumed optimiser needs, for safetensors."""
+        """Moments by `<moment>.<weight>`, with `steps` and `clipped`: all that a resumed optimiser needs, for safetensors.
+
+        Sharded moments are put together, so then all processes must call it.
+        """
         tensors = {"steps": torch.tensor(self.steps), "clipped": torch.tensor(self.clipped)}
         for name, weight in self.weights.items():
             kept = self._adam.state.get(weight, {})
-            tensors |= {f"{moment}.{name}": kept[moment].detach().cpu().contiguous() for moment in _MOMENTS if moment in kept}
+            tensors |= {f"{moment}.{name}": _whole(kept[moment]) for moment in _MOMENTS if moment in kept}
             if "step" in kept:
                 tensors[f"step.{name}"] = kept["step"].detach().cpu()
         return tensors
@@ -111,7 +116,19 @@ class AdamW:
                 f"an optimiser state for {', '.join((strange + wrong)[:3]) or 'no steps'}; allowed: that of the model's trainable weights"
             )
         self.steps, self.clipped = int(tensors["steps"]), int(tensors["clipped"])
-        for name in named:
+        for name in sorted(named):
             weight = self.weights[name]
-            kept = {moment: tensors[f"{moment}.{name}"].to(weight.device, weight.dtype).clone() for moment in _MOMENTS}
+            kept = {moment: _like(weight, tensors[f"{moment}.{name}"]) for moment in _MOMENTS}
             self._adam.state[weight] = {"step": tensors[f"step.{name}"].clone(), **kept}
+
+
+def _whole(kept: Tensor) -> Tensor:
+    """The tensor in one piece; where it is sharded, all processes must ask."""
+    whole = kept.full_tensor() if isinstance(kept, DTensor) else kept
+    return whole.detach().cpu().contiguous().clone()
+
+
+def _like(weight: Tensor, whole: Tensor) -> Tensor:
+    """The tensor on the device of the weight, in its dtype, sharded as it is."""
+    there = whole.to(weight.device, weight.dtype).clone()
+    return distribute_tensor(there, weight.device_mesh, weight.placements, src_data_rank=None) if isinstance(weight, DTensor) else there
