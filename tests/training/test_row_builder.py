@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.errors import TokenError
-from tests.row_shapes import END, HEAD, NEWLINE, SHAPES, TURN, Calls, append_only, compaction, ids, retry, tool
+from tests.row_shapes import END, HEAD, NEWLINE, SHAPES, SYSTEM, TURN, USER, Calls, append_only, compaction, ids, retry, tool
 from tests.token_histories import histories
 from training.row_builder import build_rows
+from training.row_reasons import position
 from training.rows import BuiltRows, Row, SampledTokens
 
 
@@ -75,7 +76,7 @@ def assert_rows_hold(built: BuiltRows, calls: Sequence[SampledTokens]) -> None:
 def random_calls(draw: st.DrawFn) -> list[SampledTokens]:
     """Calls of branching histories with few distinct ids, of two participants, some of them retries."""
     calls = []
-    for n, call in enumerate(draw(histories())):
+    for n, call in enumerate(draw(histories(max_calls=8))):
         if call.prompt is None or call.sampled is None:
             continue
         participant = draw(st.sampled_from(["agent", "agent", "judge"]))
@@ -183,6 +184,30 @@ def test_a_tool_result_cut_short_later_is_a_truncation_at_its_place() -> None:
     assert (row.open_reason, row.left_row, row.diverges_at) == ("truncation", 0, H + 7 + 4)
 
 
+def test_a_summary_in_the_prompt_is_a_compaction_however_long_the_prompt_is() -> None:
+    made, words = Calls(), list(range(300, 320))
+    made.turn(HEAD, 100)
+    made.sample([SYSTEM, 80, END], [*words, END], participant="summariser", role="summary")
+    made.turn([*HEAD, USER, *words, END, NEWLINE], 110)
+    assert [row.open_reason for row in rows_of(made.made).rows] == ["start", "participant", "compaction"]
+
+
+def test_a_shorter_prompt_on_the_same_request_is_taken_for_a_compaction_and_another_request_for_a_conversation_of_its_own() -> None:
+    calls = append_only(4)
+    made = Calls(list(calls))
+    made.turn([*HEAD, USER, 300, 301, END, NEWLINE], 150)
+    assert (rows_of(made.made).rows[1].open_reason, rows_of(made.made).rows[1].left_row) == ("compaction", 0)
+    made = Calls(list(calls))
+    made.turn([*HEAD[:2], 88, END, NEWLINE, USER, 300, 301, END, NEWLINE], 150)
+    assert (rows_of(made.made).rows[1].open_reason, rows_of(made.made).rows[1].left_row) == ("start", None)
+
+
+def test_positions_are_those_of_tokens_and_not_of_bytes() -> None:
+    assert position(ids([1, 2, 3, 2, 3]), ids([2, 3])) == 1
+    assert position(ids([0x0201, 0x0403]), ids([0x03000002])) is None
+    assert position(ids([0x0201, 0x0403, 0x03000002]), ids([0x03000002])) == 2
+
+
 def test_a_dropped_middle_is_a_truncation() -> None:
     made = Calls()
     history = list(HEAD)
@@ -213,7 +238,7 @@ def test_an_end_of_turn_that_the_template_does_not_repeat_is_the_template() -> N
     assert (row.open_reason, row.diverges_at) == ("template", H + 4)
 
 
-WORDS = {100: "call(", 101: " x", 102: " y", 103: ")", 104: "  ", 199: " x y", 150: "\n", END: "<end>"}
+WORDS = {100: "call(", 101: " x", 102: " y", 103: ")", 198: " x", 104: "  ", 199: " x y", 150: "\n", END: "<end>"}
 
 
 def words(token_ids: Sequence[int]) -> str:
@@ -228,6 +253,7 @@ def words(token_ids: Sequence[int]) -> str:
         ([100, 101, 104, 103, END], [100, 101, 103, END], "parser"),
         ([100, 101, 102, 103, END], [100, 102, 101, 103, END], "parser"),
         ([8, 200, 9, 100, 103, END], [100, 103, END], "history_rewritten"),
+        ([100, 101], [100, 198, END], "retokenise"),
     ],
 )
 def test_decoded_text_tells_a_tokenizer_from_a_parser(sampled: list[int], rendered: list[int], reason: str) -> None:

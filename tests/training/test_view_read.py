@@ -128,8 +128,12 @@ def test_sampling_off_the_plain_distribution_is_marked(
 
 def test_a_rewrite_belongs_to_the_next_call_that_is_no_summary(ledger: LedgerHandle) -> None:
     calls = compaction()
-    write_round(ledger, [Told("r", [*calls[:3], replace(calls[3], rewritten="thinking_stripped"), calls[4]])])
-    assert [row.open_reason for row in read_round(ledger, ["r"]).built[0].rows] == ["start", "history_rewritten"]
+    write_round(ledger, [
+        Told("r", [*calls[:3], replace(calls[3], rewritten="thinking_stripped"), calls[4]]),
+        Told("s", [*calls[:2], replace(calls[2], rewritten="thinking_stripped"), *calls[3:]], slot=1),
+    ])  # fmt: skip
+    for built in read_round(ledger, ["r", "s"]).built:
+        assert [row.open_reason for row in built.rows] == ["start", "history_rewritten"]
 
 
 def test_unknown_and_doubled_rollouts_are_refused(ledger: LedgerHandle) -> None:
