@@ -142,7 +142,7 @@ async def drive(
 
 def _system(episode: Episode, table: HarnessTable) -> str:
     own = episode.draft.request.get("system") or ""
-    if table.system.mode == "replace":
+    if table.system.mode in ("replace", "none"):
         return table.system.text
     return "\n\n".join(text for text in (own, table.system.text) if text)
 

@@ -14,17 +14,19 @@ class SystemPrompt(Table):
     """The system prompt.
 
     Attributes:
-        mode: `task` takes the task's own, `replace` takes `text` instead, `append` puts `text` after the task's own.
+        mode: `task` takes the task's own, `replace` takes `text` instead, `append` puts `text` after the task's own, `none` has none.
         text: for `replace` and `append`.
     """
 
-    mode: Literal["task", "replace", "append"] = "task"
+    mode: Literal["task", "replace", "append", "none"] = "task"
     text: str = ""
 
     @model_validator(mode="after")
     def _said(self) -> "SystemPrompt":
-        if (self.mode == "task") != (self.text == ""):
-            raise ValueError(f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text but for 'task'")
+        if (self.mode in ("replace", "append")) != bool(self.text):
+            raise ValueError(
+                f"mode {self.mode!r} with {len(self.text)} characters of text; allowed: a text for 'replace' and 'append' only"
+            )
         return self
 
 

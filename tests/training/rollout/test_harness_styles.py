@@ -88,6 +88,12 @@ async def test_the_system_prompt_is_the_tasks_own_another_or_both(system: Mappin
     assert cast.of("agent")[0][0] == {"role": "system", "content": shown}
 
 
+async def test_a_conversation_may_begin_with_the_user() -> None:
+    cast = Cast(agent=[says("Done.")])
+    await play(cast, tool_loop(system={"mode": "none"}))
+    assert cast.of("agent")[0] == DRAFT.request["turns"][0]
+
+
 async def test_thinking_and_long_results_leave_the_history_with_their_reasons() -> None:
     thought = calls("query_tickets", "{}", text="<think>All of them.</think>Looking.", prompt=100)
     cast = Cast(agent=[thought, says("Done.")])
@@ -227,3 +233,9 @@ async def test_a_harness_that_needs_more_ways_than_one_is_not_driven_without_the
         cast = Cast()
         with pytest.raises(SettingsError, match="driven with `beside` alone"):
             await drive(episode, make(), cast.asker("agent"), cast.record)
+
+
+async def test_a_conversation_that_was_shortened_is_no_longer_full() -> None:
+    thought = calls("query_tickets", "{}", text="<think>All of them.</think>Looking.", prompt=100)
+    strip = tool_loop(style="rewritten", context_tokens=101, hooks=({"name": "strip_thinking"},))
+    assert (await play(Cast(agent=[thought, says("Done.")]), strip))[0].ended_by == "finished"

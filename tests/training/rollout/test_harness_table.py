@@ -19,6 +19,7 @@ CUT = {"name": "truncate_tool_output", "params": {"characters": 50}}
 CHOICES: tuple[dict[str, Any], ...] = (
     {}, {"name": "other"}, {"calls_per_turn": 9}, {"calls": 9}, {"max_tokens": 9}, {"wall_s": 9.0}, {"context_tokens": 9},
     {"system": {"mode": "replace", "text": "x"}}, {"system": {"mode": "append", "text": "x"}}, {"system": {"mode": "append", "text": "y"}},
+    {"system": {"mode": "none"}},
     {"tool_format": "compact"}, {"tool_format": "json"}, {"tool_format": "json", "tools_in_prompt": True}, {"results": "values"},
     {"stop": {"texts": ["DONE"]}}, {"tool_format": "compact", "stop": {"texts": ["DONE"]}}, {"retries": {"times": 1}},
     {"retries": {"statuses": [503]}}, {"hooks": [{"name": "stop_repeats"}]}, {"hooks": [{"name": "stop_repeats", "params": {"times": 9}}]},
