@@ -119,7 +119,7 @@ def round_batch(training: Training, place: Place, start: Start, *, progress: Pro
         BatchRefused: a slot has no counted attempt, or the batch must not be trained on.
         BundleRefused: a bundle is not admitted, or is held out.
     """
-    stages.verdicts(training.lab, round=place.round, progress=progress)
+    stages.verdicts(training.lab, round=place.round, opinions=False, progress=progress)
     stages.rewards(training.lab, round=place.round, progress=progress)
     groups = round_groups(training, place, start.version)
     require_admitted(training.ledger, [group.bundle.bundle_id for group in groups], use="batch")
