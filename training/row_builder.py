@@ -94,7 +94,7 @@ def _without_superseded(calls: list[Seen], counters: Counter[str]) -> list[Seen]
     for group in attempts.values():
         if len(group) > 1:
             others = [call for call in calls if call not in group and call.tokens.participant == group[0].tokens.participant]
-            used = [call for call in group if any(other.prompt.startswith(call.whole) for other in others)]
+            used = [call for call in group if any(other.goes_on(call) for other in others)]
             kept = (used or group)[-1]
             dropped |= {call.tokens.call_id for call in group if call is not kept}
     if dropped:
@@ -104,29 +104,39 @@ def _without_superseded(calls: list[Seen], counters: Counter[str]) -> list[Seen]
 
 def _chains(calls: Sequence[Seen]) -> list[Chain]:
     """The calls of one participant as chains, each call in one of them, each going on the one before it."""
-    by_whole: dict[bytes, list[Seen]] = {}
+    alike = _alike(calls)
+    ends = [group[0].end for group in alike]
+    children: list[list[Seen]] = [[] for _ in alike]
     for call in calls:
-        by_whole.setdefault(call.whole, []).append(call)
-    wholes = sorted(by_whole, key=len)
-    sizes = [len(whole) for whole in wholes]
-    children: dict[bytes, list[Seen]] = {}
-    for call in calls:
-        for n in range(bisect_right(sizes, len(call.prompt)) - 1, -1, -1):
-            if call.prompt.startswith(wholes[n]):
-                children.setdefault(wholes[n], []).append(call)
+        for n in range(bisect_right(ends, call.start) - 1, -1, -1):
+            if call.goes_on(alike[n][0]):
+                children[n].append(call)
                 break
-    depth: dict[bytes, int] = {}
-    for whole in reversed(wholes):
-        depth[whole] = 1 + max((depth[child.whole] for child in children.get(whole, ())), default=0)
+    depth: dict[str, int] = {}
     follows: dict[str, Seen] = {}
-    for whole, below in children.items():
+    for group, below in zip(reversed(alike), reversed(children), strict=True):
         if len(below) > 1:
-            later = {call.tokens.call_id: _answers_within(call, len(whole) // 4, below) for call in below}
-            below.sort(key=lambda call: (later[call.tokens.call_id], -depth[call.whole], call.whole, call.order))
-        for parent, child in zip(by_whole[whole], below, strict=False):
-            follows[parent.tokens.call_id] = child
+            later = {call.tokens.call_id: _answers_within(call, group[0].end, below) for call in below}
+            below.sort(key=lambda call: (later[call.tokens.call_id], -depth[call.tokens.call_id], call.whole, call.order))
+        behind = 1 + max((depth[child.tokens.call_id] for child in below), default=0)
+        depth |= {call.tokens.call_id: behind for call in group}
+        follows |= {parent.tokens.call_id: child for parent, child in zip(group, below, strict=False)}
     inner = {child.tokens.call_id for child in follows.values()}
     return [_from(head, follows) for head in calls if head.tokens.call_id not in inner]
+
+
+def _alike(calls: Sequence[Seen]) -> list[list[Seen]]:
+    """The calls with those of the very same tokens together, shorter ones first."""
+    by_length: dict[int, list[list[Seen]]] = {}
+    for call in calls:
+        as_long = by_length.setdefault(call.end, [])
+        for group in as_long:
+            if group[0].whole == call.whole:
+                group.append(call)
+                break
+        else:
+            as_long.append([call])
+    return [group for length in sorted(by_length) for group in by_length[length]]
 
 
 def _answers_within(call: Seen, shared: int, others: Sequence[Seen]) -> int:

@@ -24,19 +24,24 @@ class Seen:
 
     Attributes:
         tokens: the call.
-        prompt: its prompt ids.
         whole: prompt and sampled ids.
     """
 
     tokens: SampledTokens
-    prompt: bytes
     whole: bytes
 
     @staticmethod
     def of(tokens: SampledTokens) -> "Seen":
         """A call made ready for comparing."""
-        prompt = np.ascontiguousarray(tokens.prompt_ids, dtype=np.int32).tobytes()
-        return Seen(tokens, prompt, prompt + np.ascontiguousarray(tokens.sampled_ids, dtype=np.int32).tobytes())
+        return Seen(tokens, np.concatenate([tokens.prompt_ids, tokens.sampled_ids], dtype=np.int32).tobytes())
+
+    def goes_on(self, other: "Seen") -> bool:
+        """Whether the other's prompt and sample are a prefix of this prompt."""
+        return other.end <= self.start and self.whole.startswith(other.whole)
+
+    def same_prompt(self, other: "Seen") -> bool:
+        """Whether the prompts are equal."""
+        return self.start == other.start and np.array_equal(self.tokens.prompt_ids, other.tokens.prompt_ids)
 
     @property
     def order(self) -> tuple[int, str]:
@@ -79,7 +84,7 @@ def why_opened(head: Seen, row: Sequence[Seen], shared: int, calls: Sequence[See
     if head.tokens.rewritten is not None:
         return _NAMED.get(head.tokens.rewritten, "history_rewritten")
     mine = [call for call in calls if call.tokens.participant == head.tokens.participant and call is not head]
-    if any(call.prompt == head.prompt for call in mine):
+    if any(call.same_prompt(head) for call in mine):
         return "parallel"
     new = head.tokens.prompt_ids[shared:]
     if len(new) == 0:

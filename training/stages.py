@@ -100,14 +100,14 @@ async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Prog
         )
 
 
-def verdicts(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:
-    """Every counted rollout judged by its bundle's verifier and by the second opinions of its world."""
+def verdicts(lab: Lab, *, round: int = 0, opinions: bool = True, progress: Progress = silent) -> StageReport:
+    """Every counted rollout judged by its bundle's verifier and, unless `opinions` is False, by the second opinions of its world."""
     since = lab.ledger.barrier()
     known = counted(lab.ledger, lab.run().run_id, round)
     given = {verdict_id for rollout in known for verdict_id in rollout.verdict_ids}
     work: list[tuple[str, Judging, list[tuple[str, str]]]] = []
     for world, judgings in lab.judgings.items():
-        for judging in judgings:
+        for judging in judgings if opinions else judgings[:1]:
             todo = [(r.rollout_id, r.bundle_id) for r in known if r.world == world and judging.verdict_id(r.rollout_id) not in given]
             work.append((world, judging, todo))
     total = sum(len(todo) for _, _, todo in work)

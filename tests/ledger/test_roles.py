@@ -13,6 +13,7 @@ from ledger.events import FindingRaised, ReviewDecided, RunConfigured
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.migrate import downgrade, upgrade
 from ledger.roles import ROLES, Login, Made, make_roles, running_as_owner
+from ledger.rollout_reading import read_rollouts
 from ledger.store import SMALL
 from ledger.tables import APPEND_ONLY, READ_MODELS
 from tests.conftest import Cluster
@@ -221,6 +222,17 @@ def test_a_reviewer_appends_reviews_and_nothing_else(deployment: Deployment) -> 
             ledger.append([review_of(ledger, f"review-{n}") for n in range(SMALL + 1)])
     with deployment.opened("writer") as ledger:
         assert [len(ledger.read_stream(name)) for name in ("review-review-z", "review-review-y", "run-not-mine")] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("role", ["reader", "reviewer", "auditor", "writer"])
+def test_whoever_reads_text_reads_the_rollouts_that_training_reads(deployment: Deployment, role: str) -> None:
+    with deployment.opened(role) as handle:
+        line = queries.rollouts(handle).lines[0]
+        found = read_rollouts(handle, [line.rollout_id])
+    assert found.lines == {line.rollout_id: line}
+    assert {event.kind for event in found.events[line.rollout_id]} >= {"RolloutStarted", "ModelCalled", "RolloutEnded"}
+    assert len(found.tokens.calls) == 2
+    assert found.rewards[line.rollout_id].reward_id == line.reward_id
 
 
 def test_readers_without_text_read_public_content_alone(deployment: Deployment) -> None:

@@ -86,14 +86,16 @@ def ready(training: Training, place: Place, start: Start) -> Ready:
     def steps() -> Iterator[UpdateBatch]:
         for step in place.steps:
             generator = torch.Generator().manual_seed(stream_seed(training.lab.config.seed, "data", stage.name, "step", step))
-            drawn = copy_batches(vocabulary, generator, batch_tokens=stage.batch_tokens, span=stage.span, first_id=first_id)
+            drawn = copy_batches(
+                vocabulary, generator, batch_tokens=stage.batch_tokens, span=stage.span, times=stage.times, first_id=first_id
+            )
             yield copy_batch(next(drawn), term)
 
     return Ready(batch_id, steps(), [], MICRO_TOKENS, {})
 
 
 def copy_batch(drawn: CopyBatch, term: BoundTerm) -> UpdateBatch:
-    """The columns of a batch of copies; every token of a second occurrence weighs the same."""
+    """The columns of a batch of copies; every token that is said again weighs the same."""
     row_T, mask_T = drawn.row_T.numpy().astype(np.int64), drawn.mask_T.numpy()
     rows = int(row_T[-1]) + 1
     weight_T = np.where(mask_T, 1.0 / max(1, int(mask_T.sum())), 0.0)

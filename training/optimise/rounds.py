@@ -59,7 +59,7 @@ def round_groups(training: Training, place: Place, version: str) -> tuple[Group,
 
     Raises:
         SettingsError: fewer bundles are admitted than a round has groups.
-        TrainingBroken: a group was dispatched for a bundle that the experiment does not have.
+        TrainingBroken: a group was dispatched for a bundle that the experiment does not have, or that would not be chosen now.
     """
     stage = _stage(place)
     policy = Policy(training.lab.config.name, version, version, sampling={"temperature": stage.temperature}, trainable=True)
@@ -72,6 +72,10 @@ def round_groups(training: Training, place: Place, version: str) -> tuple[Group,
             )
         return tuple(Group(by_id[group.bundle_id], policy, stage.group_size) for group in known)
     chosen = _drawn(training, place, [by_id[name] for name in admitted(training.ledger, split="train") if name in by_id])
+    if known and not {group.bundle_id for group in known} <= {bundle.bundle_id for bundle in chosen}:
+        raise TrainingBroken(
+            f"{len(known)} of {stage.groups} groups of {place.label} were dispatched, and other bundles are admitted since then"
+        )
     return tuple(Group(bundle, policy, stage.group_size) for bundle in chosen)
 
 
@@ -115,7 +119,7 @@ def round_batch(training: Training, place: Place, start: Start, *, progress: Pro
         BatchRefused: a slot has no counted attempt, or the batch must not be trained on.
         BundleRefused: a bundle is not admitted, or is held out.
     """
-    stages.verdicts(training.lab, round=place.round, progress=progress)
+    stages.verdicts(training.lab, round=place.round, opinions=False, progress=progress)
     stages.rewards(training.lab, round=place.round, progress=progress)
     groups = round_groups(training, place, start.version)
     require_admitted(training.ledger, [group.bundle.bundle_id for group in groups], use="batch")

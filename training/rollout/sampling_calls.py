@@ -115,11 +115,14 @@ class BatchedEngine(SamplingEngine, Protocol):
 
     Attributes:
         version: model version that is served; None before the first `serve` and after one that failed.
-        context: longest prompt and answer together, in tokens.
     """
 
     version: str | None
-    context: int
+
+    @property
+    def context(self) -> int:
+        """Longest prompt and answer together, in tokens."""
+        ...
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """The answers to all requests.

@@ -58,6 +58,38 @@ def train_in_child(
     return child.exitcode, int(counted.value)
 
 
+def parts_in_child(url: str, folder: Path, config: RunConfig, labels: Sequence[str]) -> int | None:
+    """Exit code of a process that makes each of these rounds in three parts, each part in an experiment opened anew."""
+    child = multiprocessing.get_context("fork").Process(target=_parts, args=(url, folder, config, labels))
+    child.start()
+    child.join(600)
+    return child.exitcode
+
+
+def _parts(url: str, folder: Path, config: RunConfig, labels: Sequence[str]) -> None:
+    import torch
+
+    from training.optimise import trainer
+    from training.optimise.samplers import open_sampler
+
+    torch.set_num_threads(1)
+    with open_ledger(url, project="test", actor_id="tester") as ledger:
+        counts = []
+        for label in labels:
+            for part in (
+                lambda lab: trainer.sft_model(lab),
+                lambda lab, label=label: trainer.rollouts(lab, label, open_sampler),
+                lambda lab, label=label: trainer.training_batch(lab, label),
+                lambda lab, label=label: trainer.model_version(lab, label),
+                lambda lab, label=label: trainer.model_version(lab, label),
+            ):
+                with Lab(config, ledger, Settings(data_dir=folder)) as lab:
+                    counts.append(dict(part(lab).counts))
+            rounds = [{"expected": 6, "already": 0, "new": 6}, {"rollouts": 6, "vote": 6, "train": 6}]
+            updates = [{"updates": 1, "new": 1}, {"updates": 1, "new": 0}]
+            assert counts[-5:] == [{"updates": 2, "new": 0}, *rounds, *updates], counts
+
+
 def _train(url: str, folder: Path, config: RunConfig, death: Death | None, until: str | None, counted: Any) -> None:
     import torch
 

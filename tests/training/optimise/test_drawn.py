@@ -16,7 +16,7 @@ def example(name: str, trained: int, weight: float = 1.0) -> Example:
     mask = np.array([False] + [True] * trained)
     nothing, step = np.full(len(mask), np.nan, dtype=np.float32), np.where(mask, 0, -1).astype(np.int32)
     return Example(
-        Row(name, 0, "p", np.arange(len(mask), dtype=np.int32), mask, nothing, step, (), "start", None, True), weight, "imitated"
+        Row(name, 0, "p", np.arange(len(mask), dtype=np.int32), mask, nothing, step, (), "start", text_only=True), weight, "imitated"
     )
 
 

@@ -19,7 +19,7 @@ from ledger.events import BatchAssembled, DatasetSealed, EngineRefreshed, ModelV
 from ledger.ledger import open_ledger
 from ledger.settings import Settings
 from tests.conftest import Cluster
-from tests.training.optimise.dying import KILLED, Death, train_in_child
+from tests.training.optimise.dying import KILLED, Death, parts_in_child, train_in_child
 from tests.training.optimise.lab_files import config, opened
 from training.lab import Lab
 from training.optimise.checkpoints import STATES
@@ -182,7 +182,7 @@ def test_an_update_that_is_not_there_is_named(whole: Whole) -> None:
         pytest.param((Death(1, before=False, kind="UpdateApplied"),), id="after the event, before the sweep of states"),
         pytest.param((Death(1, before=False, kind="BatchAssembled"),), id="after the batch, before its update"),
         pytest.param(
-            (Death(2, kind="ModelCalled"), Death(3, before=False, kind="RewardDerived")), id="in the rollouts, then in the rewards"
+            (Death(2, kind="ModelCalled"), Death(1, before=False, kind="RewardDerived")), id="in the rollouts, then in the rewards"
         ),
     ],
 )
@@ -196,6 +196,12 @@ def test_a_run_killed_at_a_random_append_comes_to_the_same(whole: Whole, copied:
     drawn = random.Random(number)
     deaths: list[Any] = [Death(drawn.randint(1, whole.appends), before=drawn.random() < 0.5)]
     assert killed(copied, *deaths) == whole.told
+
+
+def test_rounds_made_in_parts_come_to_the_same(whole: Whole, copied: Callable[[], tuple[str, Path]]) -> None:
+    url, folder = copied()
+    assert parts_in_child(url, folder, CONFIG, ["rl/1", "rl/2"]) == 0
+    assert told(url, folder) == whole.told
 
 
 def test_orphans_are_discarded_and_counted(copied: Callable[[], tuple[str, Path]]) -> None:

@@ -233,3 +233,9 @@ async def test_a_harness_that_needs_more_ways_than_one_is_not_driven_without_the
         cast = Cast()
         with pytest.raises(SettingsError, match="driven with `beside` alone"):
             await drive(episode, make(), cast.asker("agent"), cast.record)
+
+
+async def test_a_conversation_that_was_shortened_is_no_longer_full() -> None:
+    thought = calls("query_tickets", "{}", text="<think>All of them.</think>Looking.", prompt=100)
+    strip = tool_loop(style="rewritten", context_tokens=101, hooks=({"name": "strip_thinking"},))
+    assert (await play(Cast(agent=[thought, says("Done.")]), strip))[0].ended_by == "finished"
