@@ -66,10 +66,13 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """Whether the whole interval of the success gain lies below zero, or McNemar's test finds more lost than gained at the level."""
+        """Whether the whole interval of the success gain lies below zero, or McNemar's test finds more lost than gained at the level.
+
+        An interval without width is taken from pairs that all say the same, and decides nothing by itself.
+        """
         level = self.success_gain.level or self.gain.level or 0.95
         tested = self.p_value.value is not None and self.p_value.value < 1 - level and (self.gain.value or 0.0) < 0
-        return tested or (self.success_gain.high is not None and self.success_gain.high < 0)
+        return tested or (self.success_gain.width > 0 and self.success_gain.high is not None and self.success_gain.high < 0)
 
 
 def compare(

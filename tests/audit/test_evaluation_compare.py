@@ -51,6 +51,8 @@ def test_a_regression_beyond_chance_is_one_and_a_small_loss_is_none(ledger: Ledg
     run, old, new = two(ledger, [[True]] * 8, [[False]] * 8)
     evaluation = evaluate(ledger, Question((run.run_id,)))
     assert compare(evaluation, [(old, new)])[0].regressed and not compare(evaluation, [(new, old)])[0].regressed
+    few = evaluate(ledger, Question((run.run_id,), slices={bundle.bundle_id: "few" for bundle in run.bundles[:3]}, slice="few"))
+    assert not compare(few, [(old, new)])[0].regressed and compare(few, [(old, new)])[0].success_gain.value == -1.0
 
 
 def test_several_seeds_are_paired_each_with_its_own_and_the_interval_is_over_seeds(ledger: LedgerHandle) -> None:

@@ -32,8 +32,11 @@ def test_with_one_row_a_cluster_the_robust_interval_is_student_s() -> None:
 
 def test_the_robust_interval_by_hand_of_two_clusters() -> None:
     # Residual sums: +1 and -1; variance 2/1 * 2 / 16 = .25; t with one degree of freedom is 12.7062.
-    found = by_method(success_rate(table([1, 1, 0, 0], ["a", "a", "b", "b"]), draws=0))["cluster_robust:bundle"]
+    values = Table({"value": np.array([1.0, 1, 0, 0]), "bundle": np.array(["a", "a", "b", "b"], object)})
+    found = by_method(statistics["mean_value"](values))["cluster_robust:bundle"]
     assert (found.value, found.high - found.value) == pytest.approx((0.5, 12.706205 * 0.5), abs=1e-5)
+    share = by_method(success_rate(table([1, 1, 0, 0], ["a", "a", "b", "b"]), draws=0))["cluster_robust:bundle"]
+    assert (share.low, share.high) == (0.0, 1.0)
 
 
 def test_copies_of_every_row_tell_nothing_new_to_the_clustered_intervals_and_narrow_wilson_s() -> None:
