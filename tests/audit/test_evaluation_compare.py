@@ -78,6 +78,22 @@ def test_the_notes_name_the_axis_and_what_each_arm_took(ledger: LedgerHandle) ->
         compare(evaluation, [(old, new)], axis="compute")
 
 
+def test_a_fixed_rule_is_compared_with_what_samples_at_any_temperature(ledger: LedgerHandle) -> None:
+    run, _, new = two(ledger, [[False]] * 2, [[True]] * 2)
+    rule = run.version("scripted-mail", scripted=True)
+    run.measure("mail", rule, [[True], [False]], temperature=None)
+    run.measure("tiny", new, [[False], [False]], temperature=0.0)
+    found = compare(evaluate(ledger, Question((run.run_id,))), [(rule, new)])
+    assert {(item.temperature, item.success_gain.value) for item in found} == {(1.0, 0.5), (0.0, -0.5)}
+
+
+def test_a_version_measured_under_two_policies_is_ambiguous(ledger: LedgerHandle) -> None:
+    run, old, new = two(ledger, [[False]] * 2, [[True]] * 2)
+    run.measure("other", new, [[True]] * 2)
+    with pytest.raises(StatisticRefused, match="was measured as policy other and tiny; allowed: one in a run"):
+        compare(evaluate(ledger, Question((run.run_id,))), [(old, new)])
+
+
 def test_what_cannot_be_compared_is_refused(ledger: LedgerHandle) -> None:
     run, old, new = two(ledger, [[False]] * 2, [[True]] * 2)
     other = run.version("tiny-c")

@@ -69,6 +69,15 @@ def test_missing_is_not_zero_and_is_counted() -> None:
     assert [(estimate.value, estimate.n) for estimate in empty] == [(None, 0)]
 
 
+def test_a_draw_of_clusters_of_different_sizes_is_still_a_mean() -> None:
+    # Two clusters of 9 and 1 rows: a draw has both, or one of them twice, so it is .9, 1 or 0.
+    found = by_method(success_rate(table([1] * 9 + [0], ["a"] * 9 + ["b"]), level=0.9))["cluster_bootstrap:bundle"]
+    assert (found.low, found.value, found.high) == (0.0, 0.9, 1.0)
+    values = Table({"value": np.array([1.0] * 9 + [0]), "bundle": np.array(["a"] * 9 + ["b"], object)})
+    drawn = by_method(statistics["mean_value"](values, draws=400, level=0.9))["cluster_bootstrap:bundle"]
+    assert (drawn.low, drawn.high) == (0.0, 1.0)
+
+
 def test_few_clusters_and_a_single_seed_are_caveats() -> None:
     one_seed = {"seed": np.zeros(4)}
     found = by_method(success_rate(table([1, 0, 1, 0], list("abcd"), **one_seed), cluster=("bundle", "seed")))
