@@ -66,16 +66,19 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """Whether the whole interval of the success gain lies below zero, or McNemar's test finds more lost than gained at the level."""
+        """Whether the whole interval of the success gain lies below zero, or McNemar's test finds more lost than gained at the level.
+
+        An interval without width is taken from pairs that all say the same, and decides nothing by itself.
+        """
         level = self.success_gain.level or self.gain.level or 0.95
         tested = self.p_value.value is not None and self.p_value.value < 1 - level and (self.gain.value or 0.0) < 0
-        return tested or (self.success_gain.high is not None and self.success_gain.high < 0)
+        return tested or (self.success_gain.width > 0 and self.success_gain.high is not None and self.success_gain.high < 0)
 
 
 def compare(
     evaluation: Evaluation, pairs: Sequence[tuple[str, str]], *, axis: str = "tasks", spent: Mapping[str, Spent] | None = None
 ) -> tuple[Comparison, ...]:
-    """One comparison for each slice, split and temperature at which the first pair has cells.
+    """One comparison for each slice, split and temperature at which every pair has cells.
 
     Args:
         evaluation: holds the cells of all versions.
@@ -83,17 +86,17 @@ def compare(
         axis: what the arms were matched on, one of `AXES`.
         spent: what the training of versions took, for the notes.
     Raises:
-        StatisticRefused: no such axis, or a version is paired with itself.
+        StatisticRefused: no such axis, a version is paired with itself, or was measured twice in one place.
         UnknownId: no slice has both arms of every pair.
     """
     if axis not in AXES:
         raise StatisticRefused(f"axis is {axis!r}; allowed: {', '.join(AXES)}")
     if same := [before for before, after in pairs if before == after]:
         raise StatisticRefused(f"model version {same[0]} is compared with itself; allowed: two versions")
-    cells = {
-        (cell.key.model_version, cell.key.slice, cell.key.split, cell.key.temperature, cell.key.run_id): cell for cell in evaluation.cells
-    }
-    places = dict.fromkeys(key[1:4] for key in cells if key[0] in (pairs[0][0], pairs[0][1]))
+    measured = {version for pair in pairs for version in pair}
+    cells = [cell for cell in evaluation.cells if cell.key.model_version in measured]
+    sampled = [cell.key for cell in cells if cell.key.temperature is not None] or [cell.key for cell in cells]
+    places = dict.fromkeys((key.slice, key.split, key.temperature) for key in sampled)
     found = []
     for place in places:
         arms = [_arms(cells, before, after, place) for before, after in pairs]
@@ -135,14 +138,30 @@ def gain_split(
     return tuple(increments(table, axis="tasks", level=evaluation.question.level, draws=max(100, evaluation.question.draws)))
 
 
-def _arms(cells: Mapping[Any, Cell], before: str, after: str, place: tuple[Any, ...]) -> tuple[Cell, Cell] | None:
-    """The cells of a pair: of one run where both have one there, else of whichever runs measured them."""
-    of = {version: {key[4]: cell for key, cell in cells.items() if key[0] == version and key[1:4] == place} for version in (before, after)}
+def _arms(cells: Sequence[Cell], before: str, after: str, place: tuple[str, str, float | None]) -> tuple[Cell, Cell] | None:
+    """The cells of a pair at a slice, split and temperature; a policy that does not sample fits every temperature.
+
+    They are of one run where both have one there, else of whichever runs measured them.
+
+    Raises:
+        StatisticRefused: a run measured a version under two policies there.
+    """
+    of: dict[str, dict[str, Cell]] = {before: {}, after: {}}
+    for cell in cells:
+        key = cell.key
+        if key.model_version in of and (key.slice, key.split) == place[:2] and key.temperature in (place[2], None):
+            if key.run_id in of[key.model_version]:
+                names = of[key.model_version][key.run_id].key.policy, key.policy
+                raise StatisticRefused(
+                    f"version {key.model_version} was measured as policy {names[0]} and {names[1]}; allowed: one in a run"
+                )
+            of[key.model_version][key.run_id] = cell
+    if not of[before] or not of[after]:
+        return None
     shared = next((run_id for run_id in of[after] if run_id in of[before]), None)
     if shared is not None:
         return of[before][shared], of[after][shared]
-    first = [next(iter(found.values()), None) for found in of.values()]
-    return None if first[0] is None or first[1] is None else (first[0], first[1])
+    return next(iter(of[before].values())), next(iter(of[after].values()))
 
 
 def _comparison(arms: Sequence[tuple[Cell, Cell]], axis: str, spent: Mapping[str, Spent], *, level: float, draws: int) -> Comparison:
@@ -157,8 +176,9 @@ def _comparison(arms: Sequence[tuple[Cell, Cell]], axis: str, spent: Mapping[str
     seeds = {cell.key.run_id: cell.seed for pair in arms for cell in pair} if len(arms) > 1 else None
     sides = [success([line for pair in arms for line in pair[side].measured], level=level, draws=draws, seeds=seeds) for side in (0, 1)]
     key = arms[0][1].key
+    temperature = next((cell.key.temperature for pair in arms for cell in pair if cell.key.temperature is not None), None)
     return Comparison(
-        key.slice, key.split, key.temperature, tuple(b.key.model_version for b, _ in arms), tuple(a.key.model_version for _, a in arms),
+        key.slice, key.split, temperature, tuple(b.key.model_version for b, _ in arms), tuple(a.key.model_version for _, a in arms),
         tuple(after.key.run_id for _, after in arms), sides[0], sides[1],
         replace(mean_difference_paired(table, axis=axis, level=level, draws=enough)[0], name="success_gain"),
         replace(paired_bootstrap(rewards, unit="reward", axis=axis, level=level, draws=enough)[0], name="reward_gain"),

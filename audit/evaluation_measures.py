@@ -45,11 +45,11 @@ def measures(
     for name, (unit, value) in _MEANS.items():
         found[name] = _mean(measured, value, name, unit, level)
     for condition in sorted({item["name"] for line in measured for item in line.conditions if item["in_basis"]}):
-        found[f"condition:{condition}"] = _mean(measured, _status(condition), f"condition:{condition}", "share passed", level)
+        found[f"condition:{condition}"] = _share(measured, _status(condition), f"condition:{condition}", "share passed", level)
     found |= _latencies(measured, level)
     ended = [line for line in attempted if line.ended_by is not None]
     for how in sorted({line.ended_by for line in ended if line.ended_by is not None}):
-        found[f"ended_by:{how}"] = _mean(ended, _ended(how), f"ended_by:{how}", "share of ended", level)
+        found[f"ended_by:{how}"] = _share(ended, _ended(how), f"ended_by:{how}", "share of ended", level)
     return found
 
 
@@ -72,6 +72,11 @@ def _of_expected(measured: Sequence[SlotLine], expected: int) -> Estimate:
 def _mean(lines: Sequence[SlotLine], value: Value, name: str, unit: str, level: float) -> Estimate:
     table = Table.of([{"value": value(line), "bundle": line.bundle_id} for line in lines], ("value", "bundle"))
     return replace(mean_value(table, unit=unit, level=level)[0], name=name)
+
+
+def _share(lines: Sequence[SlotLine], value: Value, name: str, unit: str, level: float) -> Estimate:
+    table = Table.of([{"passed": value(line), "bundle": line.bundle_id} for line in lines], ("passed", "bundle"))
+    return replace(success_rate(table, unit=unit, level=level, draws=0)[0], name=name)
 
 
 def _latencies(measured: Sequence[SlotLine], level: float) -> dict[str, Estimate]:

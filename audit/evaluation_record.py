@@ -128,11 +128,12 @@ class _Place:
         where = (self.run_id, self.slice, self.split, self.model_version, self.against, dict(self.settings))
         counts = self.counts
         body = EvaluationMeasured(
-            evaluation_id=derived_id("evaluation", *where, digest([rows_digest, estimate.as_json()])), run_id=self.run_id, metric=estimate.name,
-            slice=self.slice, split=self.split, model_version=self.model_version, against=self.against, value=estimate.value,
-            low=estimate.low, high=estimate.high, level=estimate.level, method=estimate.method, n=estimate.n, expected=counts.expected,
-            measured=counts.measured, masked=counts.masked, failed=counts.failed, omitted=counts.omitted, axis=estimate.axis,
-            settings=dict(self.settings), table=self.table.ref, caveats=[note[:_CHARS] for note in estimate.caveats[:_CAVEATS]],
+            evaluation_id=derived_id("evaluation", *where, digest([rows_digest, estimate.as_json()])), metric=estimate.name,
+            run_id=self.run_id, slice=self.slice, split=self.split, model_version=self.model_version, against=self.against,
+            value=estimate.value, low=estimate.low, high=estimate.high, level=estimate.level, method=estimate.method, n=estimate.n,
+            expected=counts.expected, measured=counts.measured, masked=counts.masked, failed=counts.failed, omitted=counts.omitted,
+            axis=estimate.axis, settings=dict(self.settings), table=self.table.ref,
+            caveats=[note[:_CHARS] for note in estimate.caveats[:_CAVEATS]],
         )  # fmt: skip
         return ledger.new(body, self.table, correlation_id=self.run_id)
 

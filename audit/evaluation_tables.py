@@ -11,6 +11,7 @@ from audit.evaluation_compare import Comparison
 from audit.statistics import Estimate
 from ledger.terminal import table
 
+_WHO = ("version or rule", "seed", "stage", "T")
 _COSTS = {
     "side_effects": "side effects", "tokens_in": "tokens in", "tokens_out": "tokens out", "tool_calls": "tool calls",
     "model_calls": "model calls", "latency_mean": "mean s", "latency_p50": "p50 s", "latency_p95": "p95 s", "latency_p99": "p99 s",
@@ -113,12 +114,11 @@ def caveats(evaluation: Evaluation) -> list[str]:
 def _who(cell: Cell) -> tuple[str, int, str, str]:
     stage = "fixed rule" if cell.scripted else cell.stage or "-"
     at = stage if cell.round is None else f"{stage} round {cell.round}"
-    return cell.key.model_version, cell.seed, at, _plain(cell.key.temperature)
+    return cell.key.policy if cell.scripted else cell.key.model_version, cell.seed, at, _plain(cell.key.temperature)
 
 
 def _success(cells: Sequence[Cell], title: str) -> Shown:
-    header = ("model version", "seed", "stage", "temperature", "success", "of expected", "reward", "measured / expected", "failed", "masked",
-              "omitted", "unknown")  # fmt: skip
+    numbers = ("success", "of expected", "reward", "measured / expected", "failed", "masked", "omitted", "unknown")
     rows = []
     for cell in cells:
         counts = cell.counts
@@ -128,19 +128,19 @@ def _success(cells: Sequence[Cell], title: str) -> Shown:
             number(cell.estimates["reward"]), f"{counts.measured} / {counts.expected}", why or "0", counts.masked, counts.omitted,
             counts.unknown,
         ))  # fmt: skip
-    return table(header, rows, title=title)
+    return table((*_WHO, *numbers), rows, title=title)
 
 
 def _conditions(cells: Sequence[Cell], title: str) -> Shown:
     names = sorted({name for cell in cells for name in cell.estimates if name.startswith("condition:")})
-    rows = [(*_who(cell), *(number(cell.estimates.get(name)) for name in names)) for cell in cells]
-    return table(("model version", "seed", "stage", "temperature", *(name.partition(":")[2] for name in names)), rows, title=title)
+    rows = [(*_who(cell), *(_value(cell.estimates.get(name)) for name in names)) for cell in cells]
+    return table((*_WHO, *(name.partition(":")[2] for name in names)), rows, title=title)
 
 
 def _costs(cells: Sequence[Cell], title: str) -> Shown:
     ends = sorted({name for cell in cells for name in cell.estimates if name.startswith("ended_by:")})
     rows = [(*_who(cell), *(_value(cell.estimates.get(name)) for name in (*_COSTS, *ends))) for cell in cells]
-    header = ("model version", "seed", "stage", "temperature", *_COSTS.values(), *(name.partition(":")[2] for name in ends))
+    header = (*_WHO, *_COSTS.values(), *(name.partition(":")[2] for name in ends))
     return table(header, rows, title=title)
 
 
@@ -153,7 +153,7 @@ def _behaviour(found: Sequence[Behaviour], title: str) -> Shown:
             count = next((c for c in item.counts if (not c.wanted, c.condition) == (skip, condition)), None)
             cells.append("-" if count is None else _acted(count))
         rows.append(("hold back" if skip else "act", condition, *cells))
-    heads = [f"{item.key.model_version} at {_plain(item.key.temperature)}" for item in found]
+    heads = [item.key.policy if item.scripted else f"{item.key.model_version} at {_plain(item.key.temperature)}" for item in found]
     return table(("wanted", "condition", *heads), rows, title=title)
 
 

@@ -36,6 +36,12 @@ class Differences:
         return int(self.sum_ST.shape[1])
 
     @property
+    def alike(self) -> bool:
+        """Whether all seeds and tasks have the same mean difference, so that no draw can tell anything."""
+        known = self.count_ST > 0
+        return bool(np.ptp(self.sum_ST[known] / self.count_ST[known]) == 0)
+
+    @property
     def mean(self) -> float:
         """Mean over all pairs."""
         return float(self.sum_ST.sum() / self.count_ST.sum())

@@ -23,8 +23,8 @@ def increments(
 ) -> list[Estimate]:
     """`total`, then `increment:<stage>` and `share:<stage>` of every stage but the first.
 
-    Each stage's value is the mean over the pairs of seed and task that all stages have, so that the parts add up; without a column
-    `task` it is the stage's one value, and there are no intervals. Each draw resamples seeds and tasks, the same for all stages.
+    Each stage's value is the mean over the tasks that all stages have with every seed, so that the parts add up; without a column `task`
+    it is the stage's one value, and there are no intervals. Each draw resamples seeds and tasks, the same for all stages.
     A part is what its stage did after those before it: in another order it could be another number.
 
     Args:
@@ -46,12 +46,12 @@ def increments(
         raise StatisticRefused(f"stages are {stages}; allowed: two or more, the first one the base")
     if "rl" in stages and "sft" not in stages[: stages.index("rl")]:
         raise StatisticRefused(f"stages are {stages}; allowed: 'sft' before 'rl', or its gain would be counted as that of RL")
-    sum_KST, caveats = _cells(table, stages)
-    value_K = sum_KST.mean(axis=(1, 2))
+    value_KST, caveats = _cells(table, stages)
+    value_K = value_KST.mean(axis=(1, 2))
     _check_claims(table, stages, value_K)
-    n = sum_KST[0].size if "task" in table.columns else len(stages)
-    ends = _drawn(sum_KST, draws, draw_seed)
-    method = "none" if ends is None else "seed_task_bootstrap"
+    n = value_KST[0].size if "task" in table.columns else len(stages)
+    ends = _drawn(value_KST, draws, draw_seed)
+    method = "task_bootstrap" if value_KST.shape[1] == 1 else "seed_task_bootstrap"
     total = float(value_K[-1] - value_K[0])
 
     def estimate(name: str, value: float | None, drawn: Floats | None, kind: str, notes: tuple[str, ...]) -> Estimate:
@@ -71,7 +71,7 @@ def increments(
 
 
 def _cells(table: Table, stages: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
-    """The mean value by stage, seed and task, of the seeds and tasks that every stage has in full."""
+    """The mean value by stage, seed and task, of the tasks that every stage has with every seed."""
     value_n, stage_n = table.numbers("value"), np.array([stages.index(str(name)) for name in table.labels("stage").tolist()])
     if "task" not in table.columns:
         if np.isnan(value_n).any() or len(value_n) != len(stages):

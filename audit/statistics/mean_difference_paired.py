@@ -45,6 +45,8 @@ def mean_difference_paired(
         return [Estimate(name, None, None, None, None, 0, "none", unit, axis, caveats=(*pairs.caveats, "there is no pair"))]
     single = pairs.seeds == 1
     told = (*pairs.caveats, *(("one seed: the interval is over tasks and says nothing of another training",) if single else ()))
+    if pairs.alike:
+        told = (*told, "every pair differs by the same: neither interval can show what was never seen")
     controls = {"seeds": float(pairs.seeds), "tasks": float(pairs.tasks)}
     blank = Estimate(name, pairs.mean, None, None, None, pairs.n, "none", unit, axis, controls, told)
     if single and pairs.tasks == 1:

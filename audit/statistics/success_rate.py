@@ -21,7 +21,7 @@ def success_rate(
     draws: int = 2000,
     draw_seed: int = 0,
 ) -> list[Estimate]:
-    """The share of 1 in column `passed`, the widest interval first.
+    """The share of 1 in column `passed`, the widest interval first; then all are cut off at 0 and 1.
 
     Wilson's interval takes the rows as independent; it is widened to the number of clusters where every row says the same, because
     resampling cannot show what was never seen. The clustered ones take clusters as independent and rows within one as not.
@@ -56,8 +56,15 @@ def success_rate(
         "success_rate", float(known.mean()), low, high, level, len(known), "wilson", unit, axis, {"passed": float(known.sum())},
         (*missing, *told, *dependent),
     )  # fmt: skip
-    first, *others = widest_first([*found, plain])
+    first, *others = map(_within, widest_first([*found, plain]))
     return [replace(first, controls={**first.controls, "wilson_low": low, "wilson_high": high}), *others]
+
+
+def _within(estimate: Estimate) -> Estimate:
+    """The estimate with an interval that ends where a share does."""
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))
 
 
 def wilson(passed: float, n: int, *, level: float) -> tuple[float, float]:

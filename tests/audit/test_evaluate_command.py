@@ -31,7 +31,7 @@ def test_evaluate_shows_every_version_with_the_fixed_rules_and_appends_once(
     assert tally(ledger, "evaluate", run.run_id[:13], "--curve", str(curve)) == 0
     assert curve.read_bytes().startswith(b"\x89PNG")
     shown = capsys.readouterr().out
-    for said in (old, new, "scripted-mail", "fixed rule", "slice instances, split validation", "0.875 [", "hold back", "increment:rl"):
+    for said in (old, new, "\nmail ", "fixed rule", "slice instances, split validation", "0.875 [", "hold back", "increment:rl"):
         assert said in shown, said
     assert "new measurements appended: " in shown and "new measurements appended: 0" not in shown
     assert tally(ledger, "evaluate", "desk", "--json") == 0

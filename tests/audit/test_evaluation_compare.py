@@ -51,6 +51,8 @@ def test_a_regression_beyond_chance_is_one_and_a_small_loss_is_none(ledger: Ledg
     run, old, new = two(ledger, [[True]] * 8, [[False]] * 8)
     evaluation = evaluate(ledger, Question((run.run_id,)))
     assert compare(evaluation, [(old, new)])[0].regressed and not compare(evaluation, [(new, old)])[0].regressed
+    few = evaluate(ledger, Question((run.run_id,), slices={bundle.bundle_id: "few" for bundle in run.bundles[:3]}, slice="few"))
+    assert not compare(few, [(old, new)])[0].regressed and compare(few, [(old, new)])[0].success_gain.value == -1.0
 
 
 def test_several_seeds_are_paired_each_with_its_own_and_the_interval_is_over_seeds(ledger: LedgerHandle) -> None:
@@ -74,6 +76,22 @@ def test_the_notes_name_the_axis_and_what_each_arm_took(ledger: LedgerHandle) ->
     assert found.notes[1] == f"{old} took no update that is recorded; {new} took 2 updates, 2 rollouts in the loss, 3 cpu_s"
     with pytest.raises(StatisticRefused, match="axis is 'compute'; allowed: tasks, updates"):
         compare(evaluation, [(old, new)], axis="compute")
+
+
+def test_a_fixed_rule_is_compared_with_what_samples_at_any_temperature(ledger: LedgerHandle) -> None:
+    run, _, new = two(ledger, [[False]] * 2, [[True]] * 2)
+    rule = run.version("scripted-mail", scripted=True)
+    run.measure("mail", rule, [[True], [False]], temperature=None)
+    run.measure("tiny", new, [[False], [False]], temperature=0.0)
+    found = compare(evaluate(ledger, Question((run.run_id,))), [(rule, new)])
+    assert {(item.temperature, item.success_gain.value) for item in found} == {(1.0, 0.5), (0.0, -0.5)}
+
+
+def test_a_version_measured_under_two_policies_is_ambiguous(ledger: LedgerHandle) -> None:
+    run, old, new = two(ledger, [[False]] * 2, [[True]] * 2)
+    run.measure("other", new, [[True]] * 2)
+    with pytest.raises(StatisticRefused, match="was measured as policy other and tiny; allowed: one in a run"):
+        compare(evaluate(ledger, Question((run.run_id,))), [(old, new)])
 
 
 def test_what_cannot_be_compared_is_refused(ledger: LedgerHandle) -> None:

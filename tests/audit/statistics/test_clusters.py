@@ -32,8 +32,11 @@ def test_with_one_row_a_cluster_the_robust_interval_is_student_s() -> None:
 
 def test_the_robust_interval_by_hand_of_two_clusters() -> None:
     # Residual sums: +1 and -1; variance 2/1 * 2 / 16 = .25; t with one degree of freedom is 12.7062.
-    found = by_method(success_rate(table([1, 1, 0, 0], ["a", "a", "b", "b"]), draws=0))["cluster_robust:bundle"]
+    values = Table({"value": np.array([1.0, 1, 0, 0]), "bundle": np.array(["a", "a", "b", "b"], object)})
+    found = by_method(statistics["mean_value"](values))["cluster_robust:bundle"]
     assert (found.value, found.high - found.value) == pytest.approx((0.5, 12.706205 * 0.5), abs=1e-5)
+    share = by_method(success_rate(table([1, 1, 0, 0], ["a", "a", "b", "b"]), draws=0))["cluster_robust:bundle"]
+    assert (share.low, share.high) == (0.0, 1.0)
 
 
 def test_copies_of_every_row_tell_nothing_new_to_the_clustered_intervals_and_narrow_wilson_s() -> None:
@@ -64,6 +67,15 @@ def test_missing_is_not_zero_and_is_counted() -> None:
     assert all("1 of 4 rows have no passed and are left out" in estimate.caveats for estimate in found)
     empty = success_rate(table([np.nan], ["a"]))
     assert [(estimate.value, estimate.n) for estimate in empty] == [(None, 0)]
+
+
+def test_a_draw_of_clusters_of_different_sizes_is_still_a_mean() -> None:
+    # Two clusters of 9 and 1 rows: a draw has both, or one of them twice, so it is .9, 1 or 0.
+    found = by_method(success_rate(table([1] * 9 + [0], ["a"] * 9 + ["b"]), level=0.9))["cluster_bootstrap:bundle"]
+    assert (found.low, found.value, found.high) == (0.0, 0.9, 1.0)
+    values = Table({"value": np.array([1.0] * 9 + [0]), "bundle": np.array(["a"] * 9 + ["b"], object)})
+    drawn = by_method(statistics["mean_value"](values, draws=400, level=0.9))["cluster_bootstrap:bundle"]
+    assert (drawn.low, drawn.high) == (0.0, 1.0)
 
 
 def test_few_clusters_and_a_single_seed_are_caveats() -> None:

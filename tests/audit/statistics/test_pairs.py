@@ -57,6 +57,12 @@ def test_one_seed_is_a_caveat_and_the_interval_is_over_tasks() -> None:
     assert all("one seed: the interval is over tasks and says nothing of another training" in e.caveats for e in found)
 
 
+def test_pairs_that_all_say_the_same_are_a_caveat() -> None:
+    alike, apart = mean_difference_paired(pairs([0, 0, 0], [1, 1, 1])), mean_difference_paired(pairs([0, 0, 0], [1, 1, 0]))
+    assert alike[0].width == 0 and "every pair differs by the same" in alike[0].caveats[-1]
+    assert not any("every pair differs by the same" in note for note in apart[0].caveats)
+
+
 def test_rows_that_lack_a_side_are_no_pairs() -> None:
     for found in (mean_difference_paired(pairs([0, np.nan, 0], [1, 1, 0])), paired_bootstrap(pairs([0, np.nan, 0], [1, 1, 0]))):
         assert (found[0].value, found[0].n) == (0.5, 2)
@@ -123,7 +129,12 @@ def test_increments_use_the_tasks_that_every_stage_has() -> None:
     found = {estimate.name: estimate for estimate in increments(table)}
     assert [found[name].value for name in ("total", "increment:sft", "increment:rl")] == [1.0, 0.5, 0.5]
     assert "1 of 3 tasks were not measured at every stage and are left out" in found["total"].caveats
-    assert found["increment:sft"].low == 0.0 and found["increment:sft"].high == 1.0 and (found["total"].low, found["total"].high) == (1, 1)
+    assert (
+        found["total"].method == "task_bootstrap"
+        and found["increment:sft"].low == 0.0
+        and found["increment:sft"].high == 1.0
+        and (found["total"].low, found["total"].high) == (1, 1)
+    )
 
 
 @pytest.mark.parametrize(
