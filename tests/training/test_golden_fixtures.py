@@ -15,6 +15,13 @@ def estimate(name: str, *rolled: Rolled, votes: tuple[bool, ...] | None = None, 
     return advantages.bind(name, **params).call(view_of(*rolled), reward_of(*rolled), votes_R, {})
 
 
+ONE = Rolled(1.0, (3,), context=0)
+
+
+def columns(**logprobs: np.ndarray) -> UpdateColumns:
+    return UpdateColumns(np.zeros(3), np.ones(3), logprobs)
+
+
 @pytest.mark.parametrize(
     ("name", "right"),
     [
@@ -119,6 +126,31 @@ def test_b16_groups_without_contrast_still_carry_a_penalty_and_are_shown() -> No
     weight_T = weightings["token_mean"](view, np.ones(4, dtype=np.bool_), view.mask_T)
     told = diagnostics["zero_variance_fraction"](view, reward_of(*rolled), UpdateColumns(np.zeros(8), weight_T))
     assert (told["populations"].value, told["weight"].value) == (0.5, 0.5)
+
+
+def test_e2_logprobs_that_ignore_the_temperature_show_as_a_gap() -> None:
+    logits, chosen = np.array([2.0, 0.0, -1.0]), np.array([0, 1, 0])
+    raw, processed = (np.log(np.exp(scaled) / np.exp(scaled).sum())[chosen] for scaled in (logits, logits / 0.7))
+    told = diagnostics["mismatch_kl"](view_of(ONE), reward_of(ONE), columns(behaviour=raw, proximal=processed))
+    right = diagnostics["mismatch_kl"](view_of(ONE), reward_of(ONE), columns(behaviour=processed, proximal=processed))
+    assert told["gap_max"].value == pytest.approx(float(np.abs(raw - processed).max())) and told["gap_max"].value > 0.3
+    assert right["gap_max"].value == 0.0
+
+
+def test_e4_weights_that_were_not_synchronised_show_as_a_divergence() -> None:
+    told = diagnostics["mismatch_kl"](
+        view_of(ONE), reward_of(ONE), columns(behaviour=np.log([0.9, 0.8, 0.9]), proximal=np.log([0.3, 0.2, 0.3]))
+    )
+    assert told["k1"].value == pytest.approx(np.log([3.0, 4.0, 3.0]).mean())
+    assert told["k3"].value == pytest.approx(np.mean([1 / 3 - 1 + np.log(3), 1 / 4 - 1 + np.log(4), 1 / 3 - 1 + np.log(3)]))
+
+
+def test_f3_discarding_what_is_late_trains_short_rollouts() -> None:
+    rolled = (*(Rolled(1.0, (2,)) for _ in range(3)), Rolled(0.0, (10,)))
+    view = view_of(*rolled)
+    weight_T = weightings["token_mean"](view, np.array([True, True, True, False]), view.mask_T)
+    told = diagnostics["length_bias"](view, reward_of(*rolled), UpdateColumns(np.zeros_like(weight_T), weight_T))
+    assert (told["ratio"].value, told["distance"].value) == (0.5, 0.25)
 
 
 SLICED = (Rolled(1.0, (10, 10, 10), cuts=(1, 2)), Rolled(0.0, (90,)))

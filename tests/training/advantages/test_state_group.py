@@ -44,6 +44,8 @@ def test_a_standard_deviation_divides_both_parts() -> None:
 def test_equal_states_of_other_populations_and_unknown_states_are_not_compared() -> None:
     apart = (*TOY[:1], dataclasses.replace(TOY[1], group="h"))
     assert trained(estimate(*apart), *apart) == [0.0] * 6
+    twice = (*TOY, *(dataclasses.replace(one, group="h", reward=one.reward + 5) for one in TOY if one.reward is not None))
+    assert trained(estimate(*twice), *twice)[:6] == pytest.approx(trained(estimate(*TOY), *TOY))
     unknown = tuple(dataclasses.replace(one, states=()) for one in TOY)
     told = estimate(*unknown)
     assert trained(told, *unknown) == [0.5] * 4 + [-0.5] * 2
