@@ -9,10 +9,10 @@ import typer
 
 from audit.behaviour import behaviours
 from audit.evaluation import Evaluation, Question, evaluate
-from audit.evaluation_compare import AXES, Comparison, compare, gain_split
-from audit.evaluation_curves import Figure, curve_points, learning_curve_png
+from audit.evaluation_compare import AXES, Comparison, compare
+from audit.evaluation_curves import curve_png, gains
 from audit.evaluation_record import Purpose, append, compared_events, measured_events, reads_of_test, record_reads
-from audit.evaluation_spent import chains, spent
+from audit.evaluation_spent import spent
 from audit.evaluation_tables import (
     caveats,
     comparison_json,
@@ -21,7 +21,6 @@ from audit.evaluation_tables import (
     evaluation_tables,
     split_table,
 )
-from audit.statistics import Estimate
 from ledger.cli_settings import open_asked
 from ledger.errors import SettingsError, UnknownId
 from ledger.evaluated import runs, runs_of
@@ -168,27 +167,6 @@ def slices_in(path: Path | None) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value.values()):
         raise SettingsError(f"{path} holds {str(value)[:80]!r}; allowed: an object of bundle id to the name of a slice")
     return value
-
-
-def gains(ledger: LedgerHandle, evaluation: Evaluation) -> list[tuple[dict[str, Any], tuple[Estimate, ...]]]:
-    """The split of the gain by stage, at every slice, split and temperature at which the chains of all runs that have one were measured."""
-    learned = [item for item in evaluation.cells if not item.scripted]
-    found = []
-    for place in dict.fromkeys((item.key.slice, item.key.split, item.key.temperature) for item in learned):
-        there = [item for item in learned if (item.key.slice, item.key.split, item.key.temperature) == place and item.measured]
-        chain = chains(ledger, evaluation.runs, frozenset(item.key.model_version for item in there))
-        if chain:
-            named = {"slice": place[0], "split": place[1], "temperature": place[2], "chains": chain}
-            found.append((named, gain_split(evaluation, chain, slice=place[0], temperature=place[2])))
-    return found
-
-
-def curve_png(evaluation: Evaluation, parts: Sequence[tuple[dict[str, Any], tuple[Estimate, ...]]]) -> bytes:
-    """The learning curves of an evaluation as a PNG, with the fixed rules and the split of the gain."""
-    points, rules = curve_points(evaluation)
-    split = {f"{place['slice']}, T = {place['temperature']}": found for place, found in parts}
-    title = ", ".join(f"{run.name} seed {run.root_seed}" for run in evaluation.runs)
-    return learning_curve_png(points, Figure(title, rules=rules, split=split))
 
 
 def _pairs(ledger: LedgerHandle, before: str, after: str) -> list[tuple[str, str]]:

@@ -6,8 +6,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from audit.evaluation import Evaluation
+from audit.evaluation_compare import gain_split
+from audit.evaluation_spent import chains
 from audit.statistics import Estimate
 from ledger.errors import StatisticRefused
+from ledger.ledger import LedgerHandle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,3 +147,24 @@ def _split(axes: "Axes", split: Mapping[str, Sequence[Estimate]]) -> None:
     axes.set_title("gain in success by stage", fontsize=9)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7)
+
+
+def gains(ledger: LedgerHandle, evaluation: Evaluation) -> list[tuple[dict[str, Any], tuple[Estimate, ...]]]:
+    """The split of the gain by stage, at every slice, split and temperature at which the chains of all runs that have one were measured."""
+    learned = [item for item in evaluation.cells if not item.scripted]
+    found = []
+    for place in dict.fromkeys((item.key.slice, item.key.split, item.key.temperature) for item in learned):
+        there = [item for item in learned if (item.key.slice, item.key.split, item.key.temperature) == place and item.measured]
+        chain = chains(ledger, evaluation.runs, frozenset(item.key.model_version for item in there))
+        if chain:
+            named = {"slice": place[0], "split": place[1], "temperature": place[2], "chains": chain}
+            found.append((named, gain_split(evaluation, chain, slice=place[0], temperature=place[2])))
+    return found
+
+
+def curve_png(evaluation: Evaluation, parts: Sequence[tuple[dict[str, Any], tuple[Estimate, ...]]]) -> bytes:
+    """The learning curves of an evaluation as a PNG, with the fixed rules and the split of the gain."""
+    points, rules = curve_points(evaluation)
+    split = {f"{place['slice']}, T = {place['temperature']}": found for place, found in parts}
+    title = ", ".join(f"{run.name} seed {run.root_seed}" for run in evaluation.runs)
+    return learning_curve_png(points, Figure(title, rules=rules, split=split))

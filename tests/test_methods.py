@@ -26,7 +26,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTOCOLS: tuple[tuple[Family[Any], type], ...] = (
     (rewards, Reward), (filters, Filter), (advantages, Advantage), (weightings, Weighting), (objectives, Objective), (diagnostics, Diagnostic),
 )  # fmt: skip
-FAMILIES: tuple[Family[Any], ...] = (proposers, verifiers, bundle_checks, world_checks, hooks, statistics, *(family for family, _ in PROTOCOLS))
+FAMILIES: tuple[Family[Any], ...] = (
+    proposers,
+    verifiers,
+    bundle_checks,
+    world_checks,
+    hooks,
+    statistics,
+    *(family for family, _ in PROTOCOLS),
+)
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]
 TYPED = [(family, protocol, name) for family, protocol in PROTOCOLS for name in family.names()]
 

@@ -9,10 +9,10 @@ from ledger.bundle import Bundle
 from ledger.errors import SettingsError
 from training import stages
 from training.lab import Lab
-from training.optimise.learner import Learner
-from training.optimise.opened import Training
+from training.optimise.opened import Start, Training
 from training.optimise.rounds import RoundSampler, record_refresh
 from training.optimise.schedule import Place, place_of
+from training.optimise.updates import learner_at
 from training.rollout import policies
 from training.rollout.collect import Group, Run, collect
 from training.rollout.policies import Policy
@@ -93,7 +93,7 @@ def evaluate_version(lab: Lab, label: str, sampler: RoundSampler, *, progress: P
     run = lab.run(place.round)
     expected, open_slots = _slots(lab, run, groups)
     if open_slots:
-        _serve(training, update.after, sampler)
+        _serve(training, place, update.after, sampler)
         sampler.collect(lab, run, groups, progress=progress)
     return _judged(lab, place.round, since, expected, open_slots, progress)
 
@@ -134,9 +134,9 @@ def fixed_rule_groups(training: Training) -> list[Group]:
     return groups
 
 
-def _serve(training: Training, version: str, sampler: RoundSampler) -> None:
+def _serve(training: Training, place: Place, version: str, sampler: RoundSampler) -> None:
     folder = training.folder(version)
-    score = Learner(folder, training.table.policy, threads=training.table.threads).score
+    score = learner_at(training, place, Start(version, folder, None)).score
     refreshed = sampler.engine.serve(folder, version, score=score, tolerance_nats=training.table.engine.probe_tolerance_nats)
     record_refresh(training.ledger, sampler.engine.engine_id, refreshed)
 

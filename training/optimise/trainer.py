@@ -1,6 +1,7 @@
 """Runs a run's training: each function reads what exists from the ledger and goes on from there. Writes the ledger and files."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from training.optimise.learner import Learner
 from training.optimise.opened import Start, Training
 from training.optimise.rounds import RoundSampler
 from training.optimise.schedule import Place, place_of
+from training.optimise.traces_read import collect_traces
 from training.optimise.updates import Ready, apply_update, learner_at, loss_weights
 from training.stages import Progress, StageReport, silent
 from training.train_config import ReinforceStage
@@ -74,6 +76,19 @@ def train(
             found.append(_place(training, place, sampler, progress))
             told(found[-1])
     return found
+
+
+def supervised_traces(lab: Lab, *, progress: Progress = silent) -> StageReport:
+    """The recorded rollouts that the supervised stages imitate: collected where they are not there yet, judged and rewarded."""
+    training = Training(lab)
+    since = lab.ledger.barrier()
+    counts: Counter[str] = Counter()
+    with training.alone():
+        for place in training.places:
+            if place.stage.stage == "supervised" and place.index == 0:
+                for source, rollout_ids in collect_traces(training, place, progress=progress):
+                    counts[f"traces of {source.policy}"] += len(rollout_ids)
+    return StageReport(since, lab.ledger.barrier(), dict(counts))
 
 
 def sft_model(lab: Lab, *, progress: Progress = silent) -> StageReport:
