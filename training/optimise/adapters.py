@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,24 +87,20 @@ def save_adapter(model: PeftModel, target: Path, *, base: Path) -> AdapterVersio
     if target.exists():
         raise AdapterError(f"{target} is there already; allowed: a new folder for each version")
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+        made = Path(scratch) / "adapter"
+        made.mkdir()
         # Whether the embedding was enlarged is looked up on a hub, by the base's name, unless it is said.
         state = get_peft_model_state_dict(model, save_embedding_layers=False)
         weights = {name: weight.detach().cpu().contiguous() for name, weight in state.items()}
-        save_file(weights, str(scratch / ADAPTER_WEIGHTS), metadata={"format": "pt"})
-        config = model.peft_config["default"].to_dict()
-        config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+        save_file(weights, str(made / ADAPTER_WEIGHTS), metadata={"format": "pt"})
+        config = {key: sorted(value) if isinstance(value, set) else value for key, value in model.peft_config["default"].to_dict().items()}
         config |= {"base_model_name_or_path": base.name, "task_type": "CAUSAL_LM", "inference_mode": True}
-        _write(scratch / ADAPTER_CONFIG, config)
-        _write(scratch / MANIFEST, {"base": base.name, "base_digest": version_digest(base)})
-        scratch.chmod(0o755)
-        for path in (*scratch.iterdir(), scratch):
+        _write(made / ADAPTER_CONFIG, config)
+        _write(made / MANIFEST, {"base": base.name, "base_digest": version_digest(base)})
+        for path in (*made.iterdir(), made):
             _sync(path)
-        scratch.rename(target)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+        made.rename(target)
     _sync(target.parent)
     return adapter_version(target)
 

@@ -77,7 +77,7 @@ def accumulate(scorer: Scorer, batch: UpdateBatch, *, micro_tokens: int, entropy
     for rows in plan:
         micro = micro_batch(rows, start_Q, length_Q)
         sums.counters["micro_batches_over_budget"] += int(micro.places > micro_tokens)
-        _one(scorer, batch, micro, wanted_T[micro.token_T], sums, entropy).backward()  # type: ignore[no-untyped-call]
+        _one(scorer, batch, micro, wanted_T[micro.token_T], sums, entropy=entropy).backward()  # type: ignore[no-untyped-call]
     device = next(scorer.parameters()).device
     nothing = torch.zeros(2, dtype=torch.int64, device=device)
     for _ in range(passes - len(plan)):
@@ -143,7 +143,7 @@ def term_names(terms: Sequence[Term]) -> list[str]:
     return names
 
 
-def _one(scorer: Scorer, batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools, sums: Sums, entropy: bool) -> Tensor:
+def _one(scorer: Scorer, batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools, sums: Sums, *, entropy: bool) -> Tensor:
     """The loss of one micro-batch."""
     new_T, entropy_T = score_micro_batch(scorer, micro, batch.id_T, wanted_T, entropy=entropy)
     device, dtype = new_T.device, new_T.dtype
@@ -181,11 +181,11 @@ def _one(scorer: Scorer, batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools,
             raise UpdateRefused(f"term {name} has loss {float(loss.detach())} over rows of rollouts {rollouts}; allowed: a finite loss")
         sums.term(name, float(loss.detach()), metrics)
         total = total + loss
-    _count(batch, micro, wanted_T, new_T, entropy_T, sums)
+    _count(batch, micro, wanted_T, sums, new_T=new_T, entropy_T=entropy_T)
     return total
 
 
-def _count(batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools, new_T: Tensor, entropy_T: Tensor | None, sums: Sums) -> None:
+def _count(batch: UpdateBatch, micro: MicroBatch, wanted_T: Bools, sums: Sums, *, new_T: Tensor, entropy_T: Tensor | None) -> None:
     trained_T = np.logical_or.reduce([(term.weight_T != 0)[micro.token_T] for term in batch.terms])
     at = micro.predicted(wanted_T)
     counts = {"tokens": int(trained_T.sum()), "rows": len(micro.rows_Q), "micro_batches": 1}
