@@ -8,14 +8,14 @@ from training.worlds.source import TaskQuery, WorldSource
 from training.worlds.ticket_desk.bundles import generate
 from training.worlds.ticket_desk.opportunities import OPPORTUNITIES
 from training.worlds.ticket_desk.scripts import SCRIPTS
-from training.worlds.ticket_desk.synthesis import JUDGEMENTS, slice_tasks, tasks
+from training.worlds.ticket_desk.synthesis import JUDGEMENTS, ROW_KINDS, slice_tasks, tasks
 from training.worlds.ticket_desk.walks import WALKS
 from training.worlds.ticket_desk.world import TicketDesk
 
 __all__ = ["SOURCE", "TicketDesk"]
 
 
-_OPTIONS = ("families", "level", "split", "slice", "judging")
+_OPTIONS = ("families", "level", "split", "slice", "judging", "rows")
 
 
 def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
@@ -26,17 +26,17 @@ def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
         raise SettingsError(f"families is {families!r} and level {level!r}; allowed: true or false, and a whole number")
     if level is not None and not families:
         raise SettingsError("level is given without families; the plain reminder tasks have no levels")
-    split, apart, judging = (query.options.get(name) for name in _OPTIONS[2:])
-    if split is None and (apart is not None or judging is not None):
-        raise SettingsError(f"slice {apart!r} or judging {judging!r} is given without split; allowed: train, validation or test")
+    split, apart, judging, rows = (query.options.get(name) for name in _OPTIONS[2:])
+    if split is None and (apart is not None or judging is not None or rows is not None):
+        raise SettingsError(f"slice {apart!r}, judging {judging!r} or rows {rows!r} is given without split; allowed: train, validation or test")
     if split is None:
         return tasks(query.count, query.seed, level=level) if families else generate(query.count, seed=query.seed)
-    if not families or level is None or split not in ("train", "validation", "test") or not set(judging or ()) <= set(JUDGEMENTS):
+    if not families or level is None or split not in ("train", "validation", "test") or not set(judging or ()) <= set(JUDGEMENTS) or rows not in (None, *ROW_KINDS):
         raise SettingsError(
             f"split is {split!r} with families {families!r}, level {level!r} and judging {judging!r};"
             f" allowed: train, validation or test with families true, a level, and judging a list of {', '.join(JUDGEMENTS)}"
         )
-    return slice_tasks(query.count, query.seed, split, apart, level=level, judging=judging or JUDGEMENTS)
+    return slice_tasks(query.count, query.seed, split, apart, level=level, judging=judging or JUDGEMENTS, rows=rows or ROW_KINDS[0])
 
 
 SOURCE = WorldSource(

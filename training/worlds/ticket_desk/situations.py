@@ -13,10 +13,14 @@ from training.worlds.ticket_desk.meaning import outcome, plan
 from training.worlds.ticket_desk.mutants import mutants
 from training.worlds.ticket_desk.rules import Load, Rule, nodes
 from training.worlds.ticket_desk.scene import NOTES, Scene, any_row, is_plain, scene_of, state_from
-from training.worlds.ticket_desk.state import DeskState, Ticket
+from training.worlds.ticket_desk.state import DeskState, Ticket, format_time
 from training.worlds.ticket_desk.steering import due_row, neighbours, with_value
 
 _TRIES = 60
+_DRAWN_ROWS = (2, 5)
+_NEVER_REMINDED = 0.4
+_LONGEST_AGO = 12
+"""In steps of six hours; the longest cool-down has eight of them."""
 NEEDED = ("off_by_one", "skips_exception", "ignores_cooldown")
 """Misreadings that every generated state shows."""
 
@@ -41,6 +45,33 @@ def situation(rule: Rule, rng: Random, level: Level, *, pool: int, others: Seque
         if duties and all(plan(other, state) != duties for other in needed):
             return state
     raise BundleError(f"no state was found in {_TRIES} tries on which the rule differs from its misreadings: {rule}")
+
+
+def drawn_situation(rule: Rule, rng: Random, level: Level, *, pool: int) -> DeskState:
+    """A state whose rows are drawn as they come: some tickets of those that the list shows were never reminded, the others at any time.
+
+    Nothing is placed on a boundary, so not every state tells the rule from its misreadings; the rule asks for something on each.
+
+    Raises:
+        BundleError: no such state was found.
+    """
+    for _ in range(_TRIES):
+        scene = scene_of(rule, rng, pool=pool, grain=timedelta(days=1), plain=level.form == "walk" and is_plain(rule), whole=level.whole)
+        bases = [due_row(rule, -1, scene, rng) for _ in range(rng.randint(*_DRAWN_ROWS))]
+        rows = [with_value(row, "last_reminded_at", _drawn_reminder(scene, rng)) for row in bases if row is not None]
+        rows += [any_row(scene, rng) for _ in range(rng.randint(0, 2))]
+        rng.shuffle(rows)
+        first = rng.randrange(11, 81)
+        state = state_from(scene, [replace(row, id=f"T{first + place}", note=rng.choice(NOTES)) for place, row in enumerate(rows)])
+        if plan(rule, state):
+            return state
+    raise BundleError(f"no state was found in {_TRIES} tries on which the rule asks for something: {rule}")
+
+
+def _drawn_reminder(scene: Scene, rng: Random) -> str | None:
+    if rng.random() < _NEVER_REMINDED:
+        return None
+    return format_time(scene.facts.start - timedelta(hours=6) * rng.randint(1, _LONGEST_AGO))
 
 
 def _attempt(rule: Rule, rng: Random, level: Level, pool: int, others: Sequence[Rule]) -> DeskState | None:

@@ -19,7 +19,7 @@ from training.worlds.ticket_desk.readings import Elsewhere, OpenPoint, elsewhere
 from training.worlds.ticket_desk.render import Telling, earlier_text, note_texts, request_text
 from training.worlds.ticket_desk.rules import Age, All, Cooldown, Mail, Not, Priority, Rule, SetReminded, Status, nodes, rule_json
 from training.worlds.ticket_desk.schemas import WALK
-from training.worlds.ticket_desk.situations import situation
+from training.worlds.ticket_desk.situations import drawn_situation, situation
 from training.worlds.ticket_desk.solve import Job, equivalents, reference, settable, wrongs
 from training.worlds.ticket_desk.state import USER_ERRORS, DeskState, Fact, Profile, User, parse_time, view_of
 from training.worlds.ticket_desk.world import TicketDesk
@@ -39,6 +39,8 @@ HINT = (
     " nothing else."
 )
 _REDRAWS = 6
+RowKind = Literal["boundary", "drawn"]
+ROW_KINDS: tuple[RowKind, ...] = ("boundary", "drawn")
 Slice = Literal["instances", "families", "wordings", "names"]
 SLICES: tuple[Slice, ...] = get_args(Slice)
 """What alone sets the tasks of a slice apart from those for training: nothing but the draw, or families, wordings or names."""
@@ -87,14 +89,16 @@ def tasks(count: int, seed: int, *, level: int | None = None) -> list[BundleDraf
 
 
 def slice_tasks(
-    count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, judging: Collection[str] = JUDGEMENTS
-) -> list[BundleDraft]:
+    count: int, seed: int, split: Split, apart: Slice | None = None, *, level: int = 0, judging: Collection[str] = JUDGEMENTS,
+    rows: RowKind = "boundary",
+) -> list[BundleDraft]:  # fmt: skip
     """So many tasks of one slice, its families in turn; two slices have no task in common, nor has one slice in two splits.
 
     Args:
         split: for `train`, the tasks that are trained on, which no slice sets apart; else `validation` or `test`.
         apart: what alone is held out; families, wordings and names are otherwise those for training.
         judging: families in which the policy has to judge only some of these itself, ticket by ticket, and at least one.
+        rows: `boundary` places tickets on and beside every limit of the rule, `drawn` draws them as they come.
     Raises:
         BundleError: `count` is negative, a slice of `train` or no slice of another split, no such level, or no such family.
     """
@@ -117,7 +121,7 @@ def slice_tasks(
         )
     name = apart or "train"
     Random(f"ticket_desk/order/{seed}/{split}/{name}").shuffle(known)
-    return [draft_of(known[index % len(known)], seed, index, level=level, place=(split, apart)) for index in range(count)]
+    return [draft_of(known[index % len(known)], seed, index, level=level, place=(split, apart), rows=rows) for index in range(count)]
 
 
 def judgements(rule: Rule) -> set[str]:
@@ -140,8 +144,9 @@ def split_of(family_id: str) -> Split:
 
 
 def draft_of(
-    family: Family, seed: int, index: int, *, level: int | None = None, place: tuple[Split, Slice | None] | None = None
-) -> BundleDraft:
+    family: Family, seed: int, index: int, *, level: int | None = None, place: tuple[Split, Slice | None] | None = None,
+    rows: RowKind = "boundary",
+) -> BundleDraft:  # fmt: skip
     """One task of the family.
 
     Args:
@@ -153,10 +158,10 @@ def draft_of(
     """
     number = family.level if level is None else level
     knobs = level_at(number)
-    key = "" if place is None else f"/{place[0]}/{place[1] or 'train'}"
+    key = "" if place is None else f"/{place[0]}/{place[1] or 'train'}{'' if rows == 'boundary' else '/drawn'}"
     rng = Random(f"ticket_desk/{seed}/{index}/{number}/{family.family_id}{key}")
     stands = _place(split_of(family.family_id), knobs, rng) if place is None else _slice_place(*place, knobs, rng)
-    job = _job(family, knobs, stands, rng)
+    job = _job(family, knobs, stands, rng, rows)
     request = _request(job, stands, knobs)
     shown = {"request": request, "initial_state": view_of(job.state), "spec": _spec(job)}
     task: dict[str, Any] = {"name": f"deskf_{seed}_{index}{key.replace('/', '_')}", "world": TicketDesk.name, **shown}
@@ -185,7 +190,7 @@ def _place(split: Split, knobs: Level, rng: Random) -> _Place:
     return _Place(split, 3, len(POOLS) - 2) if split == "validation" else _Place(split, 4, len(POOLS) - 1)
 
 
-def _job(family: Family, knobs: Level, place: _Place, rng: Random) -> Job:
+def _job(family: Family, knobs: Level, place: _Place, rng: Random, rows: RowKind) -> Job:
     """The rule with its constants, what the request leaves open or out, and the state; other constants where no state shows the first."""
     for last in range(_REDRAWS):
         rule = drawn(family.rule, rng)
@@ -194,7 +199,10 @@ def _job(family: Family, knobs: Level, place: _Place, rng: Random) -> Job:
         left_out = elsewhere(rule, rng) if point is None and rng.random() < knobs.omission else None
         others = [*([point.other_rule] if point else []), *([left_out.stale] if left_out else [])]
         try:
-            state = situation(rule, rng, knobs, pool=place.pool, others=others)
+            if rows == "drawn":
+                state = drawn_situation(rule, rng, knobs, pool=place.pool)
+            else:
+                state = situation(rule, rng, knobs, pool=place.pool, others=others)
         except BundleError:
             if last + 1 == _REDRAWS:
                 raise
