@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipelines.assets.synthesis import admitted_bundles
-from pipelines.figures import counts_table, markdown_table
+from pipelines.figures import markdown_table
 from pipelines.partitions import EXPERIMENT_ROUNDS, ExperimentRound, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
 from pipelines.summary import LoggedProgress, Metadata, merged, stage_metadata
@@ -63,8 +63,10 @@ def chain_metadata(lab: Lab) -> Metadata:
         "updates": dg.MetadataValue.int(len(chain)),
         **{name: dg.MetadataValue.float(float(last[name])) for name in ("loss", "grad_norm") if name in last},
         "chain": dg.MetadataValue.md(markdown_table(["update", "from", "to", *names], rows)),
-        "counters": dg.MetadataValue.md(counts_table({name: round(value, 6) for name, value in sorted(last.items())}, "counter")),
-    }  # type: ignore[arg-type]
+        "counters": dg.MetadataValue.md(
+            markdown_table(["counter", "value"], [[name, _plain(value)] for name, value in sorted(last.items())])
+        ),
+    }
 
 
 def _plain(value: float | int | None) -> str:

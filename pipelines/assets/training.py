@@ -9,7 +9,7 @@ import dagster as dg
 
 from audit.evaluation import Evaluation, Question, evaluate
 from audit.evaluation_curves import curve_png, gains
-from audit.evaluation_record import append, measured_events, record_reads
+from audit.evaluation_record import Purpose, append, measured_events, record_reads
 from ledger.errors import UnknownId
 from ledger.events import BatchAssembled
 from pipelines.assets.evaluation import rewards
@@ -120,7 +120,7 @@ def evaluation_metadata(lab: Lab) -> Metadata:
         found = evaluate(lab.ledger, Question((lab.run().run_id,), split=lab.config.train.evaluation.split))
     except UnknownId:
         return {}
-    purpose = "selection" if lab.config.train.evaluation.split == "validation" else "report"
+    purpose: Purpose = "selection" if lab.config.train.evaluation.split == "validation" else "report"
     record_reads(lab.ledger, found, purpose=purpose, reader="evaluation")
     append(lab.ledger, measured_events(lab.ledger, found))
     picture = b64encode(curve_png(found, gains(lab.ledger, found))).decode() if any(not cell.scripted for cell in found.cells) else None

@@ -278,6 +278,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--preset", default="0.2M")
     parser.add_argument("--judging", nargs="+", default=["cooldown"])
+    parser.add_argument("--rows", default="drawn")
+    parser.add_argument("--shaped", action="store_true")
     parser.add_argument("--tasks", type=int, default=1500)
     parser.add_argument("--noise", type=float, default=0.3)
     parser.add_argument("--copy-steps", type=int, default=300)
@@ -291,8 +293,8 @@ def main() -> None:
     parser.add_argument("--validation", type=int, default=200)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    drafts = slice_tasks(options.tasks, 0, "train", judging=options.judging)
-    held = slice_tasks(options.validation, 0, "validation", "instances", judging=options.judging)
+    drafts = slice_tasks(options.tasks, 0, "train", judging=options.judging, rows=options.rows)
+    held = slice_tasks(options.validation, 0, "validation", "instances", judging=options.judging, rows=options.rows)
     said = [played(draft, WALKS["noisy_teacher"](draft, noise=options.noise))[1] for draft in drafts]
     texts = [text for draft in drafts for text in (draft.request["system"], draft.request["turns"][-1][0]["content"])]
     tokenizer = trained_tokenizer([*texts, *(text for lines in said for _, text in lines)])

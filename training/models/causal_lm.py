@@ -74,9 +74,9 @@ class _Attention(nn.Module):
     def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], grid: Grid) -> Tensor:
         q, k = (_turned(part(x).unflatten(-1, (-1, self.head_dim)), turn) for part in (self.q_proj, self.k_proj))
         v = self.v_proj(x).unflatten(-1, (-1, self.head_dim))
-        spread = [grid.spread(part).transpose(1, 2) for part in (q, k, v)]
+        q, k, v = (grid.spread(part).transpose(1, 2) for part in (q, k, v))
         # Padding stands behind a row's own tokens, so the causal mask alone keeps it out of sight.
-        seen = functional.scaled_dot_product_attention(*spread, is_causal=True, enable_gqa=self.shared < self.heads)
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shared < self.heads)
         return self.o_proj(grid.collect(seen.transpose(1, 2)).flatten(1))  # type: ignore[no-any-return]
 
 
@@ -122,6 +122,8 @@ class CausalLM(nn.Module):
     Raises:
         PolicyFolderError: tied embeddings, or a variant of Llama that this file does not have; the message names it.
     """
+
+    rate: Tensor
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()

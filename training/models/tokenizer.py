@@ -50,6 +50,8 @@ def trained_tokenizer(texts: Iterable[str], *, at_least: int = 1) -> Tokenizer:
 def policy_files(tokenizer: Tokenizer, preset: Preset) -> PolicyFiles:
     """Everything of a policy folder but its weights, for a new policy of that size with that tokenizer and the compact template."""
     end, pad = tokenizer.token_to_id(END), tokenizer.token_to_id(PAD)
+    assert end is not None
+    assert pad is not None
     about = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": preset.context,

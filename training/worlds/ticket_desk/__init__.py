@@ -28,13 +28,22 @@ def _tasks(query: TaskQuery) -> Sequence[BundleDraft]:
         raise SettingsError("level is given without families; the plain reminder tasks have no levels")
     split, apart, judging, rows = (query.options.get(name) for name in _OPTIONS[2:])
     if split is None and (apart is not None or judging is not None or rows is not None):
-        raise SettingsError(f"slice {apart!r}, judging {judging!r} or rows {rows!r} is given without split; allowed: train, validation or test")
+        raise SettingsError(
+            f"slice {apart!r}, judging {judging!r} or rows {rows!r} is given without split; allowed: train, validation or test"
+        )
     if split is None:
         return tasks(query.count, query.seed, level=level) if families else generate(query.count, seed=query.seed)
-    if not families or level is None or split not in ("train", "validation", "test") or not set(judging or ()) <= set(JUDGEMENTS) or rows not in (None, *ROW_KINDS):
+    if (
+        not families
+        or level is None
+        or split not in ("train", "validation", "test")
+        or not set(judging or ()) <= set(JUDGEMENTS)
+        or rows not in (None, *ROW_KINDS)
+    ):
         raise SettingsError(
-            f"split is {split!r} with families {families!r}, level {level!r} and judging {judging!r};"
-            f" allowed: train, validation or test with families true, a level, and judging a list of {', '.join(JUDGEMENTS)}"
+            f"split is {split!r} with families {families!r}, level {level!r}, judging {judging!r} and rows {rows!r}; allowed:"
+            f" train, validation or test with families true, a level, judging a list of {', '.join(JUDGEMENTS)}, and rows one of"
+            f" {', '.join(ROW_KINDS)}"
         )
     return slice_tasks(query.count, query.seed, split, apart, level=level, judging=judging or JUDGEMENTS, rows=rows or ROW_KINDS[0])
 
@@ -54,4 +63,5 @@ SOURCE = WorldSource(
 
 With `split` they are for one purpose: `train`, or `validation` or `test` of a `slice`, which says what alone is held out: nothing but
 the draw (`instances`), or `families`, `wordings` or `names`. `judging` keeps to families in which the policy has just these of `cooldown`,
-`age`, `status` and `other` to judge by itself; what else the rule says the list of tickets filters."""
+`age`, `status` and `other` to judge by itself; what else the rule says the list of tickets filters. With `rows` = "drawn" tickets are
+drawn as they come in the place of being put on and beside every limit."""

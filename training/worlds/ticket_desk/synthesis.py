@@ -173,7 +173,7 @@ def draft_of(
         provenance={
             "proposer": "ticket_desk", "seed": seed, "licence": "Apache-2.0", "family": family.family_id, "wording": VOICES[stands.voice],
             "names": POOLS[stands.pool][0], "content": digest(shown), "source": {"index": index, "level": number},
-            **({"held_out": list(_HELD_OUT[place[1]])} if place is not None and place[1] is not None else {}),
+            **({"slice": place[1], "held_out": list(_HELD_OUT[place[1]])} if place is not None and place[1] is not None else {}),
         },
     )  # fmt: skip
 
