@@ -99,7 +99,7 @@ class AdamW:
             kept = self._adam.state.get(weight, {})
             tensors |= {f"{moment}.{name}": _whole(kept[moment]) for moment in _MOMENTS if moment in kept}
             if "step" in kept:
-                tensors[f"step.{name}"] = kept["step"].detach().cpu()
+                tensors[f"step.{name}"] = _whole(kept["step"])
         return tensors
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

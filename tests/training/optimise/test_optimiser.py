@@ -70,6 +70,16 @@ def test_a_resumed_optimiser_goes_on_bit_for_bit() -> None:
     assert all(torch.equal(value, resumed.state()[name]) for name, value in optimiser.state().items())
 
 
+def test_a_state_stays_what_it_was_when_training_goes_on() -> None:
+    model = policy()
+    optimiser = AdamW(model, Optimiser(learning_rate=1e-2), total_steps=2)
+    one(model, optimiser, 1)
+    state = optimiser.state()
+    kept = {name: value.clone() for name, value in state.items()}
+    one(model, optimiser, 2)
+    assert all(torch.equal(value, kept[name]) for name, value in state.items())
+
+
 def test_a_state_of_another_model_is_refused() -> None:
     state = AdamW(torch.nn.Linear(2, 2), Optimiser(learning_rate=1.0), total_steps=1)
     state.weights["weight"].grad, state.weights["bias"].grad = torch.ones(2, 2), torch.ones(2)
