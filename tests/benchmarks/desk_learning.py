@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -118,6 +119,7 @@ class Rollout:
     answers: list[str] = field(default_factory=list)
     ended_by: str | None = None
     passed: bool = False
+    share: float = 0.0
 
     def answered(self, tokenizer: Tokenizer) -> None:
         """Carry out the answer that just ended, or end."""
@@ -136,6 +138,10 @@ class Rollout:
     def judged(self) -> None:
         verdict = desk_conditions(DESK.view(self.start), DESK.view(self.state), (), JudgeTask(self.draft, DESK.material))
         self.passed = bool(verdict.passed) and self.ended_by == "finished"
+        due = {duty.ticket_id for duty in plan(rule_of(self.draft.spec["rule"]), self.start)}
+        old = {mail.id for mail in self.start.outbox}
+        mailed = {mail.ticket_id for mail in self.state.outbox if mail.id not in old}
+        self.share = float(np.mean([(ticket.id in mailed) == (ticket.id in due) for ticket in self.start.tickets]))
 
 
 @torch.no_grad()
@@ -249,25 +255,31 @@ def reinforced(policy: tuple[CausalLM, Tokenizer], drafts: Sequence[BundleDraft]
         order = order if len(order) >= options.groups else rng.sample(range(len(drafts)), len(drafts))
         group_drafts = [drafts[order.pop()] for _ in range(options.groups)]
         found = sampled(*policy, [draft for draft in group_drafts for _ in range(options.size)], 1.0, generator)
-        reward = np.array([float(r.passed) for r in found]).reshape(options.groups, options.size)
+        passed = np.array([float(r.passed) for r in found])
+        told = np.array([0.5 * r.share + 0.5 * r.passed if options.shaped else float(r.passed) for r in found])
+        reward = told.reshape(options.groups, options.size)
         spread = reward.std(1, keepdims=True)
         adv = np.where(spread > 1e-9, (reward - reward.mean(1, keepdims=True)) / (spread + 1e-6), 0.0).reshape(-1)
-        taken = [place for place in range(len(found)) if adv[place] != 0]
-        optimiser.zero_grad()
-        for first in range(0, len(taken), 64):
-            part = [found[place] for place in taken[first : first + 64]]
-            new = logprobs(model, [(r.ids, r.mask) for r in part])
-            old = torch.tensor([value for r in part for value in r.logprob])
-            share = [adv[place] / len(found[place].logprob) for place in taken[first : first + 64]]
-            weight = torch.tensor([value for value, r in zip(share, part, strict=True) for _ in r.logprob], dtype=torch.float32)
-            ratio = (new - old).exp()
-            (-torch.minimum(ratio * weight, ratio.clamp(0.8, 1.28) * weight).sum() / len(found)).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        for part_number in range(options.updates):
+            mine = range(part_number * len(found) // options.updates, (part_number + 1) * len(found) // options.updates)
+            taken = [place for place in mine if adv[place] != 0]
+            if not taken:
+                continue
+            optimiser.zero_grad()
+            for first in range(0, len(taken), 64):
+                part = [found[place] for place in taken[first : first + 64]]
+                new = logprobs(model, [(r.ids, r.mask) for r in part])
+                old = torch.tensor([value for r in part for value in r.logprob])
+                share = [adv[place] / len(found[place].logprob) for place in taken[first : first + 64]]
+                weight = torch.tensor([value for value, r in zip(share, part, strict=True) for _ in r.logprob], dtype=torch.float32)
+                ratio = (new - old).exp()
+                (-torch.minimum(ratio * weight, ratio.clamp(0.8, 1.28) * weight).sum() / len(mine)).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
         if number % 5 == 4:
             share = np.mean(spread > 1e-9)
             print(
-                f"  round {number + 1} success={reward.mean():.3f} groups with spread={share:.2f} cpu_s={time.process_time() - began:.1f}",
+                f"  round {number + 1} success={passed.mean():.3f} reward={reward.mean():.3f} {behaviour(found)} groups with spread={share:.2f} cpu_s={time.process_time() - began:.1f}",
                 flush=True,
             )
     return time.process_time() - began
@@ -289,6 +301,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--size", type=int, default=8)
+    parser.add_argument("--updates", type=int, default=1)
+    parser.add_argument("--kept", default="")
     parser.add_argument("--rl-rate", type=float, default=1e-3)
     parser.add_argument("--validation", type=int, default=200)
     options = parser.parse_args()
@@ -304,8 +318,15 @@ def main() -> None:
     )  # fmt: skip
     model = CausalLM(config).initialise(torch.Generator().manual_seed(options.seed))
     print(vars(options), f"parameters={sum(w.numel() for w in model.parameters())} vocabulary={config['vocab_size']}", flush=True)
+    if options.kept and Path(options.kept).exists():
+        model.load_state_dict(torch.load(options.kept))
+        spent = reinforced((model, tokenizer), drafts, options)
+        measured("after rl", (model, tokenizer), held, options.seed, spent)
+        return
     spent = trained(model, copying_losses(model, options.seed), options.copy_steps, options.rate, "copy")
     spent += trained(model, imitation_losses(model, rows, options.batch_tokens, options.seed), options.sft_steps, options.rate, "sft")
+    if options.kept:
+        torch.save(model.state_dict(), options.kept)
     measured("after sft", (model, tokenizer), held, options.seed, spent)
     spent += reinforced((model, tokenizer), drafts, options)
     measured("after rl", (model, tokenizer), held, options.seed, spent)

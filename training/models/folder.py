@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def write_folder(target: Path, files: PolicyFiles, weights: Mapping[str, Tensor]
         raise PolicyFolderError("the weights have no lm_head.weight; allowed: an output layer of its own")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with ExitStack() as undone:
+        undone.callback(shutil.rmtree, scratch, ignore_errors=True)
         for name, text in files.texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
         save_file({name: weight.contiguous() for name, weight in weights.items()}, str(scratch / WEIGHTS), metadata={"format": "pt"})
@@ -61,9 +63,7 @@ def write_folder(target: Path, files: PolicyFiles, weights: Mapping[str, Tensor]
         for path in (*scratch.iterdir(), scratch):
             _sync(path)
         scratch.rename(target)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+        undone.pop_all()
     _sync(target.parent)
     return target
 

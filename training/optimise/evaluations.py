@@ -95,7 +95,7 @@ def evaluate_version(lab: Lab, label: str, sampler: RoundSampler, *, progress: P
     if open_slots:
         _serve(training, place, update.after, sampler)
         sampler.collect(lab, run, groups, progress=progress)
-    return _judged(lab, place.round, since, expected, open_slots, progress)
+    return _judged(lab, place.round, since, (expected, open_slots), progress)
 
 
 def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageReport:
@@ -107,7 +107,7 @@ def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageRepor
     expected, open_slots = _slots(lab, run, groups)
     if open_slots:
         asyncio.run(_scripted(lab, run, groups, progress))
-    return _judged(lab, FIXED_RULES, since, expected, open_slots, progress)
+    return _judged(lab, FIXED_RULES, since, (expected, open_slots), progress)
 
 
 def version_groups(training: Training, place: Place, version: str) -> list[Group]:
@@ -154,7 +154,8 @@ async def _scripted(lab: Lab, run: Run, groups: Sequence[Group], progress: Progr
         await collect(site, run, groups, concurrency=_CONCURRENCY, progress=lambda count: progress("fixed rules", count, total))
 
 
-def _judged(lab: Lab, round: int, since: int, expected: int, new: int, progress: Progress) -> StageReport:
+def _judged(lab: Lab, round: int, since: int, slots: tuple[int, int], progress: Progress) -> StageReport:
+    expected, new = slots
     stages.verdicts(lab, round=round, progress=progress)
     stages.rewards(lab, round=round, progress=progress)
     return StageReport(since, lab.ledger.barrier(), {"expected": expected, "already": expected - new, "new": new})
