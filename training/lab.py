@@ -18,6 +18,7 @@ from ledger.methods import Bound
 from ledger.settings import Settings
 from training.admission import admissions
 from training.bundles import Harness
+from training.optimise.recipe import method_ids
 from training.rewards import Reward, rewards
 from training.rollout import engine, policies
 from training.rollout.collect import Group, Run, Site
@@ -90,14 +91,22 @@ class Lab:
 
     @cached_property
     def judgings(self) -> dict[str, tuple[Judging, ...]]:
-        """World to its verifiers at work, the bundle's own first."""
-        return {
-            world: tuple(
-                Judging(verifiers.bind(name), kind, "bundle" if n == 0 else "second_opinion")
-                for n, (name, kind) in enumerate(self.sources[world].verifiers[: None if self.config.second_opinions else 1])
-            )
-            for world in self.worlds
-        }
+        """World to its verifiers at work, the bundle's own first.
+
+        Raises:
+            SettingsError: the file names a verifier that the world does not have, or two for one world.
+        """
+        found: dict[str, tuple[Judging, ...]] = {}
+        for world, source in self.sources.items():
+            named = {tasks.verifier or source.verifiers[0][0] for tasks, _, opened in self._opened if opened.name == world}
+            kinds = dict((*source.verifiers, *source.choices))
+            if len(named) != 1 or not named <= set(kinds):
+                raise SettingsError(f"world {world!r} is judged by {', '.join(sorted(named))}; allowed: one of {', '.join(kinds)}")
+            own = named.pop()
+            others = [name for name, _ in source.verifiers if name != own] if self.config.second_opinions else []
+            opinions = (Judging(verifiers.bind(name), kinds[name], "second_opinion") for name in others)
+            found[world] = (Judging(verifiers.bind(own), kinds[own], "bundle"), *opinions)
+        return dict(sorted(found.items()))
 
     @cached_property
     def rule(self) -> Bound[Reward]:
@@ -128,8 +137,9 @@ class Lab:
         """Digest of the file, the methods, the worlds and the harness: what was run, whoever ran it."""
         methods = [judging.verifier.ref.method_id for world in sorted(self.judgings) for judging in self.judgings[world]]
         worlds = {name: world.version for name, world in self.worlds.items()}
+        trained = [] if self.config.train is None else method_ids(self.config.train)
         return derived_id(
-            "experiment", self.config.model_dump(mode="json"), methods, self.rule.ref.method_id, worlds, self.harness.harness_id
+            "experiment", self.config.model_dump(mode="json"), methods, self.rule.ref.method_id, worlds, self.harness.harness_id, *trained
         )
 
     def run(self, round: int = 0) -> Run:

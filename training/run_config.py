@@ -23,6 +23,7 @@ class TaskSource(Table):
         seed: for generated tasks.
         options: what the world further takes, such as BFCL's category.
         gated: whether the gates look at these tasks; what they do not look at can be attempted and is never trained on.
+        verifier: which of the world's verifiers is the bundles' own; the world's first when None.
     """
 
     world: str
@@ -30,6 +31,7 @@ class TaskSource(Table):
     seed: int = 0
     options: dict[str, Any] = Field(default_factory=dict)
     gated: bool = True
+    verifier: str | None = None
 
     @field_validator("world")
     @classmethod

@@ -5,9 +5,10 @@ from typing import Literal
 
 from ledger.methods import Bound
 from training.advantages import Advantage, advantages
+from training.examples import examples
 from training.filters import Filter, filters
 from training.objectives import Objective, objectives
-from training.train_config import MethodUse, ReinforceStage, SupervisedStage
+from training.train_config import MethodUse, ReinforceStage, SupervisedStage, TrainTable
 from training.weightings import Weighting, weightings
 
 
@@ -76,6 +77,22 @@ def reinforce_recipe(stage: ReinforceStage, *, shuffle_seed: int) -> Recipe:
         updates=stage.updates,
         shuffle_seed=shuffle_seed if stage.shuffled_rewards else None,
     )
+
+
+def method_ids(train: TrainTable) -> list[str]:
+    """Ids of all methods that the stages name, in the order of the file, so that an experiment with another method is another one.
+
+    Raises:
+        MethodError: no such method, or a parameter that it does not take.
+    """
+    found: list[str] = []
+    for stage in train.stages:
+        if stage.stage == "reinforce":
+            found += [method_id for ids in reinforce_recipe(stage, shuffle_seed=0).method_ids().values() for method_id in ids]
+        elif stage.stage == "supervised":
+            found += [method_id for ids in term_ids((supervised_term(stage),)).values() for method_id in ids]
+            found += [examples.bind(source.examples.name, **source.examples.params).ref.method_id for source in stage.traces]
+    return found
 
 
 def supervised_term(stage: SupervisedStage) -> BoundTerm:

@@ -44,6 +44,7 @@ class WorldSource:
         open: the world of a deployment with those of a query's options that `opening` names; it may have `close()`, which is then called.
         tasks: the tasks that a query asks for.
         verifiers: names with their kinds; the first is the bundle's own, the others are second opinions.
+        choices: further verifiers that an experiment can make the bundles' own; they give no second opinions.
         scripts: scripted policies by name; `oracle` replays the reference.
         opening: names of the options that make another world, such as a server's command.
         opportunities: where in a task a policy may act or hold back; None for a world whose tasks nobody has classified.
@@ -53,6 +54,7 @@ class WorldSource:
     open: Callable[[Settings, Mapping[str, Any]], World[Any]]
     tasks: Callable[[World[Any], TaskQuery, Settings], Sequence[BundleDraft]]
     verifiers: tuple[tuple[str, VerifierKind], ...] = (("end_state", "state_diff"),)
+    choices: tuple[tuple[str, VerifierKind], ...] = ()
     scripts: Mapping[str, Script] = field(default_factory=dict)
     opening: tuple[str, ...] = ()
     opportunities: Opportunities | None = None

@@ -56,6 +56,7 @@ SOURCE = WorldSource(
         ("desk_conditions", "program"), ("end_state", "state_diff"), ("desk_without_cooldown", "program"),
         ("desk_without_side_effects", "program"), ("desk_any_mail", "program"),
     ),
+    choices=(("desk_tickets", "program"),),
     scripts={**SCRIPTS, **WALKS},
     opportunities=OPPORTUNITIES,
 )  # fmt: skip
