@@ -76,6 +76,7 @@ class Optimiser(Table):
         betas, eps, weight_decay: as AdamW takes them.
         warmup_steps: updates until the peak.
         decay: `none`, or `linear` to zero over the stage.
+        decay_start: share of the stage after which the rate decays.
         max_grad_norm: gradients are scaled down to this norm; counted when it happens.
     """
 
@@ -85,6 +86,7 @@ class Optimiser(Table):
     weight_decay: float = Field(default=0.0, ge=0)
     warmup_steps: int = Field(default=0, ge=0)
     decay: Literal["none", "linear"] = "none"
+    decay_start: float = Field(default=0.0, ge=0, lt=1)
     max_grad_norm: float = Field(default=1.0, gt=0)
 
 

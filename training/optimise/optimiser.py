@@ -55,14 +55,14 @@ class AdamW:
         )
 
     def learning_rate(self, step: int) -> float:
-        """Of the step with this number, from 0: k/warm-up of the peak in the k-th step of the warm-up, then the peak, or linearly to 0."""
+        """Of the step with this number, from 0: k/warm-up of the peak in the k-th step of the warm-up, then the peak; where it decays, linearly to 0."""
         config = self.config
         if step < config.warmup_steps:
             return config.learning_rate * (step + 1) / config.warmup_steps
         if config.decay == "none":
             return config.learning_rate
-        left = self.total_steps - config.warmup_steps
-        return config.learning_rate * max(0.0, (self.total_steps - step) / left) if left > 0 else config.learning_rate
+        left = self.total_steps - max(config.warmup_steps, round(config.decay_start * self.total_steps))
+        return config.learning_rate * min(1.0, max(0.0, (self.total_steps - step) / left)) if left > 0 else config.learning_rate
 
     def step(self) -> StepTaken:
         """What the step did; the weights are changed, and the gradients are gone.

@@ -23,6 +23,8 @@ def test_warm_up_then_linear_decay_by_hand() -> None:
     assert [optimiser.learning_rate(k) for k in range(7)] == [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     flat = AdamW(policy(), Optimiser(learning_rate=1.0, warmup_steps=2), total_steps=6)
     assert [flat.learning_rate(k) for k in range(4)] == [0.5, 1.0, 1.0, 1.0]
+    late = AdamW(policy(), Optimiser(learning_rate=1.0, decay="linear", decay_start=0.5), total_steps=4)
+    assert [late.learning_rate(k) for k in range(5)] == [1.0, 1.0, 1.0, 0.5, 0.0]
 
 
 def test_gradients_are_scaled_down_to_the_norm_and_counted() -> None:
