@@ -55,7 +55,7 @@ class AdamW:
         )
 
     def learning_rate(self, step: int) -> float:
-        """Of the step with this number, from 0: k/warm-up of the peak in the k-th step of the warm-up, then the peak; where it decays, linearly to 0."""
+        """Of the step with this number, from 0: k/warm-up of the peak in the k-th step of the warm-up, then the peak, or to 0 in a line."""
         config = self.config
         if step < config.warmup_steps:
             return config.learning_rate * (step + 1) / config.warmup_steps
