@@ -1,12 +1,13 @@
-"""The demo: the whole path from a task to a traced reward, with a real model; running it again adds nothing. Starts processes."""
+"""The demo: the path from a task to a traced reward, and from rewards to a policy; run again, it adds nothing. Starts processes."""
 
 import importlib.util
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from ledger.queries_rows import Filter, OutcomeSummary
 from ledger.seal import seal_now
 from ledger.settings import Settings
 from pipelines import SHIPPED
+from pipelines.demo_training import gain_lines, learning_table, train_and_measure
 from training import stages
 from training.lab import SMOLLM2, Lab
 from training.rollout import engine
@@ -69,12 +71,12 @@ class Screen:
         self._progress.advance(self._bars[what], done)
 
 
-def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_model: bool = True) -> None:
-    """Run every stage of the experiment and print the table and what to try next.
+def run_demo(settings: Settings, configs: Sequence[RunConfig], console: Console, *, with_model: bool = True) -> None:
+    """Run every stage of the experiments and print the tables and what to try next.
 
     Args:
         settings: where the ledger, the models and the wheels are.
-        config: the experiment.
+        configs: the experiments, one after the other.
         console: where to print.
         with_model: False leaves out the rollouts that need a model server.
     Raises:
@@ -82,35 +84,61 @@ def run_demo(settings: Settings, config: RunConfig, console: Console, *, with_mo
     """
     began = time.monotonic()
     screen = Screen(console)
-    model = with_model and any(collection.policy == SMOLLM2 for collection in config.collect)
-    if model and importlib.util.find_spec("vllm") is None:
+    if with_model and importlib.util.find_spec("vllm") is None and any(_needs_server(config) for config in configs):
         raise EngineFailed("vLLM is not installed: install the extra `cpu` or `gpu`, or run `tally demo --without-model`")
-    with connect(settings) as ledger, Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
-        try:
-            warming = _warm(lab) if model and not _sampled(lab) else None
-            _stage(screen, "worlds", lambda: stages.worlds(lab))
-            _stage(screen, "task bundles", lambda: stages.task_bundles(lab, progress=screen.progress))
-            _stage(screen, "world checks", lambda: bundle_stages.world_checks(lab, progress=screen.progress).report)
-            _stage(screen, "bundle checks", lambda: bundle_stages.bundle_checks(lab, progress=screen.progress).report)
-            kept = [c.policy for c in config.collect if c.policy != SMOLLM2]
-            _stage(screen, "scripted rollouts", lambda: stages.rollouts(lab, policies=kept, progress=screen.progress))
-            if warming is not None:
-                warming.join()
-            if model:
-                _stage(screen, "model rollouts", lambda: stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress))
-            _stage(screen, "verdicts", lambda: stages.verdicts(lab, progress=screen.progress))
-            _stage(screen, "rewards", lambda: stages.rewards(lab, progress=screen.progress))
-        finally:
-            lab.cool()
-        queries.fresh(ledger)
-        where = Filter(run_id=lab.run().run_id)
-        summary = queries.outcomes(ledger, where)
-        page = queries.rewards(ledger, Filter(run_id=lab.run().run_id, policy=SMOLLM2 if model else None), limit=1)
+    reward_id = None
+    with connect(settings) as ledger:
+        for config in configs:
+            with Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
+                summary = _collect(lab, screen, with_model=with_model) if config.collect else None
+                found = None if config.train is None else train_and_measure(lab, screen, partial(_stage, screen), with_model=with_model)
+            if summary is not None:
+                console.print(summary_table(summary))
+            if found is not None:
+                console.print(learning_table(found))
+                for line in gain_lines(ledger, found):
+                    console.print(line, highlight=False)
+            page = queries.rewards(ledger, Filter(run_id=lab.run().run_id, policy=_shown_policy(config, with_model)), limit=1)
+            reward_id = page.lines[0].reward_id if page.lines else reward_id
         sealed = seal_now(ledger, settings)
-    console.print(summary_table(summary))
     took = f"{time.monotonic() - began:.0f} s"
     console.print(f"ledger sealed at position {sealed.size}, root {sealed.root.hex()[:16]}…; {took}", highlight=False)
-    _next_steps(console, settings, page.lines[0].reward_id if page.lines else None)
+    _next_steps(console, settings, reward_id)
+
+
+def _collect(lab: Lab, screen: Screen, *, with_model: bool) -> list[OutcomeSummary]:
+    """What came of the experiment's collections."""
+    model = with_model and any(collection.policy == SMOLLM2 for collection in lab.config.collect)
+    try:
+        warming = _warm(lab) if model and not _sampled(lab) else None
+        _stage(screen, "worlds", lambda: stages.worlds(lab))
+        _stage(screen, "task bundles", lambda: stages.task_bundles(lab, progress=screen.progress))
+        _stage(screen, "world checks", lambda: bundle_stages.world_checks(lab, progress=screen.progress).report)
+        _stage(screen, "bundle checks", lambda: bundle_stages.bundle_checks(lab, progress=screen.progress).report)
+        kept = [c.policy for c in lab.config.collect if c.policy != SMOLLM2]
+        _stage(screen, "scripted rollouts", lambda: stages.rollouts(lab, policies=kept, progress=screen.progress))
+        if warming is not None:
+            warming.join()
+        if model:
+            _stage(screen, "model rollouts", lambda: stages.rollouts(lab, policies=[SMOLLM2], progress=screen.progress))
+        _stage(screen, "verdicts", lambda: stages.verdicts(lab, progress=screen.progress))
+        _stage(screen, "rewards", lambda: stages.rewards(lab, progress=screen.progress))
+    finally:
+        if model:
+            lab.cool()
+    queries.fresh(lab.ledger)
+    return queries.outcomes(lab.ledger, Filter(run_id=lab.run().run_id))
+
+
+def _needs_server(config: RunConfig) -> bool:
+    return config.train is not None or any(collection.policy == SMOLLM2 for collection in config.collect)
+
+
+def _shown_policy(config: RunConfig, with_model: bool) -> str | None:
+    """Whose reward the demo points to, or anybody's: the model that was sampled from a server."""
+    if config.train is not None:
+        return f"{config.name}-served" if with_model else config.name
+    return SMOLLM2 if with_model and _needs_server(config) else None
 
 
 def summary_table(summary: list[OutcomeSummary]) -> Table:
@@ -163,6 +191,8 @@ def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> 
     lines += [
         "  tally verify                 re-derive everything, up to the signed checkpoints",
         "  tally rollouts               what was run, and how it ended",
+        "  tally update list            every update of the policy; `tally update show ID` says who got how much gradient",
+        "  tally evaluate desk_rl       success, costs and behaviour of every version",
         f"  tally ui                     rewards, traces, disagreements: http://127.0.0.1:{settings.ui_port}",
         f"  tally dagster                the asset graph: http://127.0.0.1:{settings.dagster_port}",
         "  tally stop                   stop the servers of this folder",
@@ -171,13 +201,14 @@ def _next_steps(console: Console, settings: Settings, reward_id: str | None) -> 
 
 
 def demo(
-    experiment: Annotated[Path | None, typer.Option(help="An experiment file; by default the demo's own.")] = None,
+    experiment: Annotated[Path | None, typer.Option(help="An experiment file; by default the demo's own two.")] = None,
     with_model: Annotated[
-        bool, typer.Option("--with-model/--without-model", help="Sample from SmolLM2 through vLLM, or leave that out.")
+        bool, typer.Option("--with-model/--without-model", help="Sample a model through vLLM, or leave that out.")
     ] = True,
 ) -> None:
-    """Walk the whole path: tasks, rollouts, verdicts, rewards. Running it again adds nothing."""
-    run_demo(Settings(), read_run_config(experiment or SHIPPED / "demo.toml"), Console(), with_model=with_model)
+    """Walk the whole path: tasks, rollouts, verdicts, rewards, and a policy that learns from them. Running it again adds nothing."""
+    paths = [SHIPPED / "demo.toml", SHIPPED / "desk_rl.toml"] if experiment is None else [experiment]
+    run_demo(Settings(), [read_run_config(path) for path in paths], Console(), with_model=with_model)
 
 
 def stop() -> None:

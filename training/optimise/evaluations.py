@@ -93,7 +93,7 @@ def evaluate_version(lab: Lab, label: str, sampler: RoundSampler, *, progress: P
     run = lab.run(place.round)
     expected, open_slots = _slots(lab, run, groups)
     if open_slots:
-        _serve(training, place, update.after, sampler)
+        serve_version(training, place, update.after, sampler)
         sampler.collect(lab, run, groups, progress=progress)
     return _judged(lab, place.round, since, (expected, open_slots), progress)
 
@@ -108,6 +108,36 @@ def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageRepor
     if open_slots:
         asyncio.run(_scripted(lab, run, groups, progress))
     return _judged(lab, FIXED_RULES, since, (expected, open_slots), progress)
+
+
+def sample_through_server(lab: Lab, sampler: RoundSampler, tasks: int, *, progress: Progress = silent) -> StageReport:
+    """The newest version of the run at the first tasks of its evaluation, sampled by another engine than its rounds were.
+
+    Raises:
+        EngineFailed: that engine does not agree with the trainer on the version.
+    """
+    training = Training(lab)
+    since = lab.ledger.barrier()
+    update = training.chain()[-1]
+    groups = _served_groups(training, update.after, tasks)
+    run = lab.run(update.place.round)
+    expected, open_slots = _slots(lab, run, groups)
+    if open_slots:
+        serve_version(training, update.place, update.after, sampler)
+        sampler.collect(lab, run, groups, progress=progress)
+    return _judged(lab, update.place.round, since, (expected, open_slots), progress)
+
+
+def is_sampled_through_server(lab: Lab, tasks: int) -> bool:
+    """Whether `sample_through_server` has nothing left to do."""
+    training = Training(lab)
+    update = training.chain()[-1]
+    return _slots(lab, lab.run(update.place.round), _served_groups(training, update.after, tasks))[1] == 0
+
+
+def _served_groups(training: Training, version: str, tasks: int) -> list[Group]:
+    policy = Policy(f"{training.lab.config.name}-served", version, version, sampling={"temperature": 1.0})
+    return [Group(bundle, policy, 1, "probe") for bundle in evaluation_tasks(training).bundles[:tasks]]
 
 
 def version_groups(training: Training, place: Place, version: str) -> list[Group]:
@@ -134,7 +164,8 @@ def fixed_rule_groups(training: Training) -> list[Group]:
     return groups
 
 
-def _serve(training: Training, place: Place, version: str, sampler: RoundSampler) -> None:
+def serve_version(training: Training, place: Place, version: str, sampler: RoundSampler) -> None:
+    """Have an engine serve a version, with a probe against the trainer before anything is sampled, and record both."""
     folder = training.folder(version)
     score = learner_at(training, place, Start(version, folder, None)).score
     refreshed = sampler.engine.serve(folder, version, score=score, tolerance_nats=training.table.engine.probe_tolerance_nats)
