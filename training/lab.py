@@ -29,6 +29,7 @@ from training.rollout.planting import Plants
 from training.rollout.policies import Policy
 from training.rollout.pretrained import smollm2
 from training.rollout.scripted import ScriptedServer
+from training.rollout.scripts import Scripts
 from training.run_config import Collection, RunConfig, TaskSource
 from training.verifiers import verifiers
 from training.worlds import World
@@ -229,6 +230,10 @@ class Lab:
                 yield Site(self.ledger, appender, gateway, scripted, self.worlds, self.harness, known)
         finally:
             await appender.close()
+
+    def bare_site(self) -> Site:
+        """Where groups run in lock-step: without servers, for a collection that brings a gateway and an appender of its own."""
+        return Site(self.ledger, Appender(self.ledger), Gateway(self.ledger), Scripts(), self.worlds, self.harness, {})
 
     def warm(self) -> None:
         """Fetch the model and start its server, which takes a while; a failure shows when the server is needed."""

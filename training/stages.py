@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ledger.attempts import attempts, counted
 from training.bundles import register, seal
 from training.lab import Lab
-from training.rollout.collect import Collected, Group, collect
+from training.rollout.collect import Collected, Group, Run, collect
 from training.rollout.derive import Judged, derive
 from training.rollout.judge import Judging, judge
+from training.rollout.lockstep import collect_scripted
 from training.verifiers import verifiers
 
 Progress = Callable[[str, int, int], None]
@@ -88,6 +89,24 @@ def _unfilled(lab: Lab, round: int, groups: Sequence[Group]) -> list[Group]:
     known = attempts(lab.ledger, [run.group_id(group) for group in groups])
     filled = Counter(attempt.group_id for attempt in known if attempt.counts)
     return [group for group in groups if filled[run.group_id(group)] < group.size]
+
+
+def collect_scripts(
+    lab: Lab, run: Run, groups: Sequence[Group], *, what: str = "scripted rollouts", progress: Progress = silent
+) -> Collected:
+    """What was done so that every slot of every group of scripted policies has one counted attempt, without servers.
+
+    Args:
+        what: the name of this work for `progress`.
+    Raises:
+        SettingsError: a policy that is not scripted.
+    """
+    total = sum(group.size for group in groups)
+    # A world that has to be closed works in other processes, which can work at the same time.
+    threaded = any(hasattr(lab.worlds[group.bundle.draft.world], "close") for group in groups)
+    return asyncio.run(
+        collect_scripted(lab.bare_site(), run, groups, threaded=threaded, progress=lambda count: progress(what, count, total))
+    )
 
 
 async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Progress) -> Collected:

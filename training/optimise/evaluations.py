@@ -1,6 +1,5 @@
 """Rollouts that measure: model versions and fixed rules at tasks that nobody trains on. Writes the ledger."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +13,12 @@ from training.optimise.rounds import RoundSampler, record_refresh
 from training.optimise.schedule import Place, place_of
 from training.optimise.updates import learner_at
 from training.rollout import policies
-from training.rollout.collect import Group, Run, collect
+from training.rollout.collect import Group, Run
 from training.rollout.policies import Policy
 from training.stages import Progress, StageReport, silent
 
 FIXED_RULES = 0
 """The round of the fixed rules, which no update changes."""
-_CONCURRENCY = 32
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageRepor
     run = lab.run(FIXED_RULES)
     expected, open_slots = _slots(lab, run, groups)
     if open_slots:
-        asyncio.run(_scripted(lab, run, groups, progress))
+        stages.collect_scripts(lab, run, groups, what="fixed rules", progress=progress)
     return _judged(lab, FIXED_RULES, since, (expected, open_slots), progress)
 
 
@@ -177,12 +175,6 @@ def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:
     expected = sum(group.size for group in groups)
     known = attempts(lab.ledger, [run.group_id(group) for group in groups])
     return expected, expected - sum(attempt.counts for attempt in known)
-
-
-async def _scripted(lab: Lab, run: Run, groups: Sequence[Group], progress: Progress) -> None:
-    total = sum(group.size for group in groups)
-    async with lab.site(groups) as site:
-        await collect(site, run, groups, concurrency=_CONCURRENCY, progress=lambda count: progress("fixed rules", count, total))
 
 
 def _judged(lab: Lab, round: int, since: int, slots: tuple[int, int], progress: Progress) -> StageReport:

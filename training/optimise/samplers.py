@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ledger.appender import Appender
 from ledger.errors import SettingsError
 from training.lab import Lab
 from training.optimise.rounds import RoundSampler
-from training.rollout.collect import Collected, Group, Run, Site, collect
+from training.rollout.collect import Collected, Group, Run, collect
 from training.rollout.engine import EngineSpec
-from training.rollout.gateway import Gateway
 from training.rollout.lockstep import collect_lockstep
-from training.rollout.scripted import ScriptedServer
 from training.rollout.torch_engine import TorchEngine
 from training.rollout.vllm_sampling import VllmEngine
 from training.stages import Progress
@@ -35,10 +32,8 @@ class TorchRounds:
         return asyncio.run(self._collect(lab, run, groups, lambda count: progress(what, count, total)))
 
     async def _collect(self, lab: Lab, run: Run, groups: Sequence[Group], progress: Callable[[int], None]) -> Collected:
-        # The lock-step collection has an appender and a gateway of its own, in the place of these.
-        site = Site(lab.ledger, Appender(lab.ledger), Gateway(lab.ledger), ScriptedServer(), lab.worlds, lab.harness, {})
         concurrency = min(AT_ONCE, sum(group.size for group in groups))
-        return await collect_lockstep(site, run, groups, engine=self.engine, concurrency=concurrency, progress=progress)
+        return await collect_lockstep(lab.bare_site(), run, groups, engine=self.engine, concurrency=concurrency, progress=progress)
 
 
 class VllmRounds:

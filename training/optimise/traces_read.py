@@ -1,6 +1,5 @@
 """The recorded rollouts that a supervised stage learns from: collected from scripts, or found in the ledger. Writes the ledger."""
 
-import asyncio
 import inspect
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from training.lab import Lab
 from training.optimise.opened import Training
 from training.optimise.schedule import Place
 from training.rollout import policies
-from training.rollout.collect import Group, collect
+from training.rollout.collect import Group
 from training.stages import Progress, silent
 from training.train_config import SupervisedStage, TraceSource
 from training.worlds.source import with_params
@@ -54,16 +53,8 @@ def _collected(training: Training, place: Place, source: TraceSource, bundles: S
     lab, run = training.lab, training.lab.run(place.round)
     groups = trace_groups(lab, source, bundles)
     ids = [run.group_id(group) for group in groups]
-    total = sum(group.size for group in groups)
-    if sum(attempt.counts for attempt in attempts(training.ledger, ids)) < total:
-        what = f"traces of {source.policy}"
-
-        async def fill() -> None:
-            async with lab.site(groups) as site:
-                concurrency = lab.config.concurrency
-                await collect(site, run, groups, concurrency=concurrency, progress=lambda count: progress(what, count, total))
-
-        asyncio.run(fill())
+    if sum(attempt.counts for attempt in attempts(training.ledger, ids)) < sum(group.size for group in groups):
+        stages.collect_scripts(lab, run, groups, what=f"traces of {source.policy}", progress=progress)
     known = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in attempts(training.ledger, ids) if attempt.counts}
     return [known[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
 

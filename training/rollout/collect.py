@@ -31,7 +31,7 @@ from training.rollout.model_client import call_seed
 from training.rollout.planting import Plants, check_faults, plant
 from training.rollout.policies import Policy
 from training.rollout.recording import RolloutRecord, packed, participants
-from training.rollout.scripted import ScriptedServer
+from training.rollout.scripts import Scripts
 from training.rollout.tool_formats import written
 from training.rollout.ways import Ways
 from training.worlds import AssistantTurn, World
@@ -98,7 +98,7 @@ class Site:
     ledger: LedgerHandle
     appender: Appender
     gateway: Gateway
-    scripted: ScriptedServer
+    scripted: Scripts
     worlds: Mapping[str, World[Any]]
     harness: Harness
     upstreams: Mapping[str, Upstream]

@@ -22,7 +22,8 @@ class Upstream:
     """One server that samples, or plays a script.
 
     Attributes:
-        base_url: address up to and including `/v1`; `torch://<engine id>` for an engine in this process.
+        base_url: address up to and including `/v1`; `torch://<engine id>` for an engine in this process and
+            `scripted://<name>` for scripts in it.
         model_version: ledger id of the model version whose weights sample there.
         kind: vllm and torch return token ids and logprobs; openai and scripted do not.
         api_key: sent as a bearer token, never written anywhere.
@@ -45,6 +46,8 @@ class Upstream:
         if self.kind == "torch":
             if not self.base_url.startswith("torch://"):
                 raise SettingsError(f"upstream address {self.base_url[:100]!r} of kind 'torch'; allowed: torch://<engine id>")
+        elif self.kind == "scripted" and self.base_url.startswith("scripted://"):
+            pass
         elif not self.base_url.startswith(("http://", "https://")) or self.base_url.endswith("/") or len(self.base_url) > 300:
             raise SettingsError(f"upstream address {self.base_url[:100]!r}; allowed: http(s)://host:port/v1, without a slash at its end")
         if "@" in self.base_url:

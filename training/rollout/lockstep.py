@@ -1,4 +1,4 @@
-"""Collects rollouts of one policy in lock-step on an engine in this process. Writes the ledger."""
+"""Collects rollouts in lock-step: of a policy on an engine in this process, or of scripted policies. Writes the ledger."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -11,9 +11,11 @@ import aiohttp
 from ledger.errors import SettingsError
 from training.rollout.collect import Collected, Group, Run, Site, collect
 from training.rollout.gateway import Gateway, Upstream
-from training.rollout.lockstep_gateway import LockstepGateway, Spent
+from training.rollout.lockstep_answers import Answers, Played, Sampled, Spent
+from training.rollout.lockstep_gateway import LockstepGateway
 from training.rollout.lockstep_session import LockstepSession
 from training.rollout.sampling_calls import BatchedEngine, settings_of
+from training.rollout.scripts import Scripts
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,51 @@ async def collect_lockstep(
         settings_of(policy.sampling)
     if version is None:
         return CollectedInLockstep(0, 0, 0, 0)
-    upstream = Upstream(f"torch://{engine.engine_id}", version, kind="torch", logprobs_mode=engine.logprobs_mode)
+    answers = Sampled(engine, clock=site.ledger.clock)
+    upstream = Upstream(answers.address, version, kind="torch", logprobs_mode=engine.logprobs_mode)
     whole = [replace(group, policy=replace(group.policy, stream=False)) for group in groups]
-    gateway = LockstepGateway(site.ledger, engine)
+    inside = replace(site, upstreams={version: upstream}, pool=None if threaded else Inline())
+    return await _together(inside, run, whole, answers, concurrency=concurrency, progress=progress)
+
+
+async def collect_scripted(
+    site: Site,
+    run: Run,
+    groups: Sequence[Group],
+    *,
+    concurrency: int = 64,
+    threaded: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> CollectedInLockstep:
+    """What was done so that every slot of every group of scripted policies has one counted attempt; as `collect`, with its events.
+
+    Args:
+        site: its gateway, appender, scripts and upstreams are not used.
+        concurrency, threaded, progress: as in `collect_lockstep`.
+    Raises:
+        SettingsError: a policy that is not scripted.
+        TallyError: as `collect`.
+    """
+    for policy in (group.policy for group in groups):
+        if policy.script is None:
+            raise SettingsError(f"policy {policy.name!r} is sampled; allowed here: scripted ones")
+    scripts = Scripts()
+    answers = Played(scripts)
+    versions = {group.policy.model_version for group in groups}
+    upstreams = {version: Upstream(answers.address, version, kind="scripted") for version in versions}
+    inside = replace(site, scripted=scripts, upstreams=upstreams, pool=None if threaded else Inline())
+    return await _together(inside, run, groups, answers, concurrency=concurrency, progress=progress)
+
+
+async def _together(
+    site: Site, run: Run, groups: Sequence[Group], answers: Answers, *, concurrency: int, progress: Callable[[int], None]
+) -> CollectedInLockstep:
+    gateway = LockstepGateway(site.ledger, answers)
     # Both stand in for what `collect` uses of the real ones: registration, calls and URLs, and posting a request.
     there = cast(Gateway, gateway), cast(aiohttp.ClientSession, LockstepSession(gateway))
-    inside = replace(
-        site, appender=gateway.appender, gateway=there[0], upstreams={version: upstream}, session=there[1],
-        pool=None if threaded else Inline(),
-    )  # fmt: skip
     try:
-        done = await collect(inside, run, whole, concurrency=concurrency, progress=progress)
+        inside = replace(site, appender=gateway.appender, gateway=there[0], session=there[1])
+        done = await collect(inside, run, groups, concurrency=concurrency, progress=progress)
     finally:
         await gateway.close()
     return CollectedInLockstep(**{item.name: getattr(done, item.name) for item in fields(done)}, spent=gateway.spent)

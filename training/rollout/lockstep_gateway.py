@@ -1,57 +1,27 @@
-"""The gateway of an engine in this process: answers the calls of all open rollouts together, recorded first. Writes the ledger."""
+"""The gateway of what answers in this process: takes the calls of all open rollouts together, recorded first. Writes the ledger."""
 
 import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from ledger.appender import Appender
 from ledger.blobs import Pending
-from ledger.errors import EngineFailed, SettingsError, TallyError
+from ledger.errors import EngineFailed, TallyError
 from ledger.events import RolloutStarted
 from ledger.events.model_call import CallRole
 from ledger.ids import uuid7
 from ledger.ledger import LedgerHandle
 from ledger.store import New, Receipt
 from training.rollout.capture import for_client
-from training.rollout.completion import completion, refusal, too_long, trace_of
-from training.rollout.gateway_record import CallFacts, CallResult, Recorder
+from training.rollout.gateway_record import CallFacts, Recorder
 from training.rollout.gateway_request import Answer, Refusal, error_body, read_chat, upstream_body
 from training.rollout.gateway_rollouts import CallEntry, RolloutCalls, RolloutEntry
 from training.rollout.gateway_stream import dumps
 from training.rollout.gateway_upstream import Upstream
-from training.rollout.sampling_calls import BatchedEngine, SampleRequest, settings_of
-
-
-@dataclass
-class Spent:
-    """What the batches of a collection were, and the seconds that they took by part.
-
-    Attributes:
-        batches, calls: number.
-        prompt_tokens, cached_tokens, sampled_tokens: of all calls; cached ones were in the prompt and were not fed again.
-        template_s: messages to token ids.
-        decode_s: feeding and sampling.
-        record_s: answers to events.
-        commit_s: until the events were durable.
-    """
-
-    batches: int = 0
-    calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    sampled_tokens: int = 0
-    template_s: float = 0.0
-    decode_s: float = 0.0
-    record_s: float = 0.0
-    commit_s: float = 0.0
-
-    def __str__(self) -> str:
-        return ", ".join(
-            f"{f.name} {value:.3f}" if isinstance(value := getattr(self, f.name), float) else f"{f.name} {value}" for f in fields(self)
-        )
+from training.rollout.lockstep_answers import Answered, Answers, Spent
 
 
 @dataclass(eq=False)
@@ -64,9 +34,7 @@ class _Asked:
     rollout: RolloutEntry
     arrived: float
     answer: "asyncio.Future[Answer]"
-    request_to_sample: SampleRequest | None = None
-    result: CallResult | None = None
-    latency_s: float = 0.0
+    answered: Answered | None = None
     submitted: bool = False
 
     def withdraw(self) -> None:
@@ -84,7 +52,7 @@ class _Participant:
 
 
 class LockstepGateway:
-    """Takes the calls of many rollouts; when every open rollout waits for an answer, all of them are sampled in one batch.
+    """Takes the calls of many rollouts; when every open rollout waits for an answer, all of them are answered in one batch.
 
     A rollout is open from when its start is given to `appender` until `close_rollout`. The intents and outcomes of a batch are one
     append, and durable before any of its answers is given. For a collection this stands in the place of `Gateway`.
@@ -97,16 +65,16 @@ class LockstepGateway:
     def __init__(
         self,
         ledger: LedgerHandle,
-        engine: BatchedEngine,
+        answers: Answers,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self.ledger, self.engine, self.spent = ledger, engine, Spent()
+        self.ledger, self.answers, self.spent = ledger, answers, Spent()
         self.appender = _Watching(ledger, self._begun)
         self._recorder = Recorder(ledger, self.appender, timeout_s=60.0)
         self._monotonic, self._random_bytes = monotonic, random_bytes
-        self._thread = ThreadPoolExecutor(1, "tally-decode")
+        self._thread = ThreadPoolExecutor(1, "tally-answer")
         self._open: dict[str, RolloutEntry] = {}
         self._participants: dict[str, dict[str, _Participant]] = {}
         self._waiting: list[_Asked] = []
@@ -122,7 +90,7 @@ class LockstepGateway:
 
     def base_url(self, rollout_id: str) -> str:
         """Where the rollout's calls go in this process."""
-        return f"torch://{self.engine.engine_id}/r/{rollout_id}/v1"
+        return f"{self.answers.address}/r/{rollout_id}/v1"
 
     def register(
         self,
@@ -147,7 +115,7 @@ class LockstepGateway:
         entry = self._open.pop(rollout_id, None)
         names = self._participants.pop(rollout_id, {})
         for name in names:
-            self.engine.release(_key(rollout_id, name))
+            self.answers.release(rollout_id, name)
         self._recorder.linkers.drop(rollout_id)
         if entry is None:
             return RolloutCalls()
@@ -182,7 +150,7 @@ class LockstepGateway:
         if entry is None or not known:
             raise Refusal(409, "rollout_closed", f"rollout {rollout_id!r} is not open; nothing is captured under its id")
         if chat.stream:
-            raise Refusal(400, "invalid_request", "stream is true; an engine in this process allows false: it gives whole answers")
+            raise Refusal(400, "invalid_request", "stream is true; what answers in this process allows false: it gives whole answers")
         name = chat.participant or next(iter(known))
         if name not in known:
             raise Refusal(404, "unknown_participant", f"participant {name!r} is not registered; known: {', '.join(known)}")
@@ -217,7 +185,11 @@ class LockstepGateway:
 
     async def _run(self, batch: Sequence[_Asked]) -> None:
         loop, asked_at = asyncio.get_running_loop(), self._monotonic()
-        await loop.run_in_executor(self._thread, self._sample, batch)
+        answered = await loop.run_in_executor(self._thread, self.answers.answer, [asked.facts for asked in batch], self.spent)
+        for asked, one in zip(batch, answered, strict=True):
+            asked.answered = one
+        self.spent.batches += 1
+        self.spent.calls += len(batch)
         began = self._monotonic()
         open_calls = [asked for asked in batch if not asked.rollout.closed]
         events = [event for asked in open_calls for event in self._events(asked, asked_at)]
@@ -230,74 +202,27 @@ class LockstepGateway:
             self._settle(asked)
         for asked in batch:
             if asked.rollout.closed:
-                self.engine.release(_key(asked.rollout.rollout_id, asked.facts.participant))
-
-    def _sample(self, batch: Sequence[_Asked]) -> None:
-        """Fill in the results of a batch; runs in the decoding thread."""
-        began = self._monotonic()
-        for asked in batch:
-            self._prepare(asked)
-        ready = [(asked, request) for asked in batch if (request := asked.request_to_sample) is not None]
-        prepared = self._monotonic()
-        try:
-            samples = self.engine.sample([request for _, request in ready])
-        except EngineFailed as error:
-            for asked, _ in ready:
-                asked.result = CallResult("upstream_error", 1, 500, "engine", error=refusal(str(error), status=500))
-            samples = []
-        sampled = self._monotonic()
-        for (asked, request), sample in zip(ready, samples, strict=bool(samples)):
-            body = completion(
-                self.engine, request, sample, model=asked.facts.request.model, call_id=asked.facts.call_id,
-                created=int(self.ledger.clock().timestamp()),
-            )  # fmt: skip
-            asked.latency_s = prepared - began + sample.seconds
-            asked.result = CallResult("completed", 1, 200, body=dumps(body), response=body, trace=trace_of(request, sample))
-            self.spent.prompt_tokens += len(request.prompt)
-            self.spent.cached_tokens += sample.cached
-            self.spent.sampled_tokens += len(sample.ids)
-        self.spent.batches += 1
-        self.spent.calls += len(batch)
-        self.spent.template_s += prepared - began
-        self.spent.decode_s += sampled - prepared
-        self.spent.record_s += self._monotonic() - sampled
-
-    def _prepare(self, asked: _Asked) -> None:
-        facts = asked.facts
-        body = facts.request.body
-        try:
-            settings = settings_of(body)
-            if body.get("seed") is None:
-                raise SettingsError("seed is missing; with keyed noise each call has one")
-            prompt = self.engine.prompt_ids(body["messages"], body.get("tools") or ())
-        except SettingsError as error:
-            asked.result = CallResult("upstream_error", 1, 400, "engine", error=refusal(str(error)))
-            return
-        if len(prompt) + settings.max_tokens > self.engine.context:
-            refused = too_long(len(prompt), settings.max_tokens, self.engine.context)
-            asked.result = CallResult("upstream_error", 1, 400, "engine", error=refused)
-            return
-        key = _key(asked.rollout.rollout_id, facts.participant)
-        asked.request_to_sample = SampleRequest(key, prompt, int(body["seed"]), settings)
+                self.answers.release(asked.rollout.rollout_id, asked.facts.participant)
 
     def _events(self, asked: _Asked, asked_at: float) -> list[New]:
-        result = asked.result
-        if result is None:
-            raise TallyError(f"call {asked.facts.call_id} has no result")
+        answered = asked.answered
+        if answered is None:
+            raise TallyError(f"call {asked.facts.call_id} has no answer")
         asked.submitted = True
         outcome, asked.entry.response = self._recorder.outcome(
-            asked.facts, result, intent_id=self._recorder.intent_id(asked.facts), latency_s=asked.latency_s,
+            asked.facts, answered.result, intent_id=self._recorder.intent_id(asked.facts), latency_s=answered.latency_s,
             queued_s=asked_at - asked.arrived,
         )  # fmt: skip
         return [self._recorder.intent(asked.facts, asked.request), outcome]
 
     def _settle(self, asked: _Asked) -> None:
-        facts, result, entry = asked.facts, asked.result, asked.entry
-        assert result is not None
+        facts, answered, entry = asked.facts, asked.answered, asked.entry
+        assert answered is not None
+        result = answered.result
         completed = result.status == "completed"
         entry.status, entry.delivered = "completed" if completed else "failed", completed
         asked.rollout.in_flight -= 1
-        asked.rollout.sampling_s += asked.latency_s
+        asked.rollout.sampling_s += answered.latency_s
         if not asked.rollout.closed:
             self._recorder.recorded(facts, result)
         if asked.answer.done():
@@ -306,7 +231,9 @@ class LockstepGateway:
         if completed:
             asked.answer.set_result(Answer(200, dumps(for_client(result.response, facts.added)), headers))
         else:
-            asked.answer.set_result(Answer(result.http_status or 500, result.error or b"", {**headers, "X-Tally-Error-Source": "engine"}))
+            asked.answer.set_result(
+                Answer(result.http_status or 500, result.error or b"", {**headers, "X-Tally-Error-Source": str(result.source)})
+            )
 
 
 class _Watching(Appender):
@@ -321,7 +248,3 @@ class _Watching(Appender):
             if isinstance(event.body, RolloutStarted):
                 self._begun(event.body.rollout_id)
         return super().submit(events)
-
-
-def _key(rollout_id: str, participant: str) -> str:
-    return f"{rollout_id}/{participant}"

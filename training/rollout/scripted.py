@@ -2,17 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from aiohttp import web
 
-from ledger.canonical import parse
-from ledger.errors import CanonicalError
 from training.rollout.gateway_stream import DONE, dumps, event
 from training.rollout.gateway_upstream import Upstream
+from training.rollout.scripts import Reply, Scripts, Unscripted
 from training.worlds import AssistantTurn
 
 STOP_TOKEN = 256
@@ -50,19 +48,6 @@ class Fault:
     drop: tuple[str, ...] = ()
 
 
-@dataclass
-class _Script:
-    """What a rollout is answered, and the bodies of its requests by turn where its turns are told by them."""
-
-    turns: tuple[AssistantTurn, ...]
-    final_text: str
-    seen: dict[bytes, int] | None
-
-    def turn(self, raw: bytes, assistant_messages: int) -> int:
-        """The number of the turn that a request asks for."""
-        return assistant_messages if self.seen is None else self.seen.setdefault(raw, len(self.seen))
-
-
 @dataclass(frozen=True)
 class Received:
     """A request as the server got it."""
@@ -71,9 +56,8 @@ class Received:
     headers: dict[str, str]
 
 
-class ScriptedServer:
-    """Answers each rollout from its script: the turn is the number of assistant messages in the request, so a repeated request
-    gets the same answer. After the script's end it answers with a final text. A role of a rollout may have a script of its own.
+class ScriptedServer(Scripts):
+    """Scripts behind a server, which can plant faults.
 
     With `token_mode` it also answers in vLLM's shape, with the UTF-8 bytes of the text as token ids.
 
@@ -88,13 +72,13 @@ class ScriptedServer:
         keep: int = 0,
     ) -> None:  # fmt: skip
         self.base_url = ""
-        self.model, self.token_mode, self.final_text = model, token_mode, final_text
+        super().__init__(final_text=final_text)
+        self.model, self.token_mode = model, token_mode
         self.requests = 0
         self.received: list[Received] = []
         self.aborted = 0
         self._keep = keep
         self._host, self._port = host, port
-        self._scripts: dict[tuple[str | None, str], _Script] = {}
         self._faults: dict[str | None, Fault] = {}
         self._runner: web.AppRunner | None = None
 
@@ -111,26 +95,6 @@ class ScriptedServer:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-
-    def script(
-        self, rollout_id: str | None, turns: Sequence[AssistantTurn], *, role: str = "", final_text: str | None = None,
-        by_request: bool = False,
-    ) -> None:  # fmt: skip
-        """Set what a rollout is answered.
-
-        Args:
-            rollout_id: None is for requests that name no rollout.
-            role: for requests in this role alone; "" for those in a role without a script.
-            final_text: what follows the script; the server's own when None.
-            by_request: each new request is the next turn, for conversations that are rewritten.
-        """
-        said = self.final_text if final_text is None else final_text
-        self._scripts[rollout_id, role] = _Script(tuple(turns), said, {} if by_request else None)
-
-    def forget(self, rollout_id: str | None) -> None:
-        """Let go of a rollout's scripts."""
-        for key in [key for key in self._scripts if key[0] == rollout_id]:
-            del self._scripts[key]
 
     def fault(self, rollout_id: str | None, fault: Fault) -> None:
         """Plant a fault in a rollout's next answers."""
@@ -162,17 +126,11 @@ class ScriptedServer:
             raise
         if fault.status is not None:
             return web.Response(status=fault.status, body=fault.body, headers=fault.headers, content_type="application/json")
-        script = self._scripts.get((rollout_id, request.headers.get("X-Tally-Role", ""))) or self._scripts.get((rollout_id, ""))
         try:
-            body = parse(raw)
-            answers = sum(message["role"] == "assistant" for message in body["messages"])
-        except (CanonicalError, KeyError, TypeError) as error:
-            return _refuse(400, f"not a chat completion: {error}")
-        if script is None:
-            return _refuse(404, f"no script for rollout {rollout_id!r}; {len(self._scripts)} scripts are known")
-        turn_index = script.turn(raw, answers)
-        turn = script.turns[turn_index] if turn_index < len(script.turns) else AssistantTurn(script.final_text)
-        response = self._response(body, turn, turn_index, fault)
+            reply = self.reply(rollout_id, request.headers.get("X-Tally-Role", ""), raw)
+        except Unscripted as error:
+            return web.Response(status=error.status, body=error.body, content_type="application/json")
+        body, response = reply.request, self._response(reply, fault)
         if body.get("stream") is not True:
             if fault.break_after is not None and request.transport is not None:
                 request.transport.close()
@@ -186,18 +144,11 @@ class ScriptedServer:
         fault.times -= 1
         return fault
 
-    def _response(self, body: dict[str, Any], turn: AssistantTurn, turn_index: int, fault: Fault) -> dict[str, Any]:
-        calls = [
-            {"id": f"call_{turn_index}_{at}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            for at, (name, arguments) in enumerate(turn.tool_calls)
-        ]
-        message: dict[str, Any] = {"role": "assistant", "content": turn.content, **({"tool_calls": calls} if calls else {})}
-        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        response: dict[str, Any] = {
-            "id": f"scripted-{turn_index}", "object": "chat.completion", "created": 0, "model": body.get("model"), "choices": [choice],
-        }  # fmt: skip
+    def _response(self, reply: Reply, fault: Fault) -> dict[str, Any]:
+        response = reply.response
         if self.token_mode:
-            _add_tokens(response, body, turn, fault)
+            _add_tokens(response, reply.request, reply.turn, fault)
+        choice = response["choices"][0]
         for name in fault.drop:
             (choice if name in choice else response).pop(name, None)
         return response
@@ -223,11 +174,6 @@ class ScriptedServer:
             self.aborted += 1
             raise
         return stream
-
-
-def _refuse(status: int, message: str) -> web.Response:
-    body = dumps({"error": {"message": message, "type": "scripted", "code": status}})
-    return web.Response(status=status, body=body, content_type="application/json")
 
 
 def _add_tokens(response: dict[str, Any], body: dict[str, Any], turn: AssistantTurn, fault: Fault) -> None:
