@@ -10,7 +10,8 @@ from ledger.methods import Bound
 from ledger.outcome import FAULTS, LIMITS
 from training.filters import Filter
 from training.rewards import Scored
-from training.view import Bools, Floats, RolloutView, TaskStatistics
+from training.task_statistics import task_statistics
+from training.view import Bools, Floats, RolloutView
 
 ZERO_VARIANCE = 1e-9
 """Rewards of a group that lie this close together are the same."""
@@ -120,27 +121,6 @@ def without_variance(stand: Standing, view: RolloutView, reward: Scored, *, rule
         stand.votes_R, stand.trains_R, stand.reason_R, stand.factor_R, stand.counters | ({"zero_variance_groups": groups} if groups else {})
     )
     return _without(stand, dict.fromkeys(flat, "zero_variance")) if rule == "drop" else stand
-
-
-def task_statistics(view: RolloutView, reward: Scored, votes_R: Bools) -> tuple[TaskStatistics, ...]:
-    """Statistics of each task of the round, in order of first appearance: of the rewards that vote, with what else there was beside."""
-    found: list[TaskStatistics] = []
-    for bundle_id in dict.fromkeys(view.bundle_id_R):
-        mine = [r for r, other in enumerate(view.bundle_id_R) if other == bundle_id]
-        voters = [r for r in mine if votes_R[r]]
-        values = np.array([reward.value_R[r] for r in voters], dtype=np.float64)
-        outcomes = [view.outcome_R[r] for r in mine]
-        found.append(
-            TaskStatistics(
-                bundle_id, len(voters), float(values.mean()) if len(voters) else None, float(values.var()) if len(voters) else None,
-                float(values.std(ddof=1)) if len(voters) > 1 else None,
-                sum(view.outcome_R[r] == "succeeded" for r in voters) / len(voters) if voters else None,
-                limit_ended=sum(view.ended_by_R[r] in LIMITS for r in mine), env_failed=outcomes.count("env_failed"),
-                verifier_failed=outcomes.count("verifier_failed"), harness_failed=outcomes.count("harness_failed"),
-                unknown=outcomes.count("unknown"),
-            )
-        )  # fmt: skip
-    return tuple(found)
 
 
 def _without(stand: Standing, dropped: dict[int, str]) -> Standing:

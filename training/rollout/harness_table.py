@@ -62,7 +62,7 @@ class Retries(Table):
     statuses: tuple[int, ...] = (429, 500, 502, 503, 504)
 
 
-class SubAgent(Table):
+class SubAgentTable(Table):
     """The sub-agent that the main agent's tool `delegate` starts; it acts in the same world and its answer is the tool's result.
 
     Attributes:
@@ -116,7 +116,7 @@ class HarnessTable(Table):
     stop: StopRules | None = None
     retries: Retries = Retries()
     hooks: tuple[MethodUse, ...] = ()
-    sub_agent: SubAgent | None = None
+    sub_agent: SubAgentTable | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "HarnessTable":

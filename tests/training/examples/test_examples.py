@@ -28,7 +28,7 @@ def row(rollout: int, index: int = 0, *, text_only: bool = False, learns: bool =
     ids = np.array([rollout, index, 9], dtype=np.int32)
     mask = np.array([False, False, learns])
     logprob = np.array([np.nan, np.nan, np.nan if text_only else -0.5], dtype=np.float32)
-    return Row(f"r{rollout}", index, "agent", ids, mask, logprob, np.array([-1, -1, 0]), ("c",), "start", None, text_only)
+    return Row(f"r{rollout}", index, "agent", ids, mask, logprob, np.array([-1, -1, 0]), ("c",), "start", text_only=text_only)
 
 
 def reward(*values: float | None) -> Scored:

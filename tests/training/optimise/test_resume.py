@@ -177,13 +177,19 @@ def test_an_update_that_is_not_there_is_named(whole: Whole) -> None:
     "deaths",
     [
         pytest.param(
-            (Death(1, kind="UpdateApplied"), Death(1, kind="UpdateApplied")), id="twice between the checkpoint's files and the event"
+            (Death(2, kind="ModelCalled"), Death(1, kind="UpdateApplied")),
+            id="in the rollouts, then between the checkpoint's files and the event",
         ),
-        pytest.param((Death(1, before=False, kind="UpdateApplied"),), id="after the event, before the sweep of states"),
-        pytest.param((Death(1, before=False, kind="BatchAssembled"),), id="after the batch, before its update"),
         pytest.param(
-            (Death(2, kind="ModelCalled"), Death(1, before=False, kind="RewardDerived")), id="in the rollouts, then in the rewards"
+            (Death(1, kind="UpdateApplied"), Death(1, kind="UpdateApplied")),
+            id="twice between the checkpoint's files and the event",
+            marks=pytest.mark.slow,
         ),
+        pytest.param(
+            (Death(1, before=False, kind="UpdateApplied"),), id="after the event, before the sweep of states", marks=pytest.mark.slow
+        ),
+        pytest.param((Death(1, before=False, kind="BatchAssembled"),), id="after the batch, before its update", marks=pytest.mark.slow),
+        pytest.param((Death(1, before=False, kind="RewardDerived"),), id="in the rewards", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_comes_to_the_same(whole: Whole, copied: Callable[[], tuple[str, Path]], deaths: tuple[Death, ...]) -> None:
