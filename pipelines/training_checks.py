@@ -100,7 +100,8 @@ def _version_faults(lab: Lab, part: ExperimentRound) -> tuple[list[str], float |
     chain = training.chain()
     if len(chain) < part.round:
         return [f"the update was not applied: the run has {len(chain)}"], None
-    update, before = chain[part.round - 1], chain[part.round - 2].after
+    update = chain[part.round - 1]
+    before = chain[part.round - 2].after if part.round > 1 else update.before
     faults: list[str] = []
     if update.after != before and not update.counters.get("weights_unchanged"):
         version = published_version(lab.ledger, update.after)

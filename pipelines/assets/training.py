@@ -136,13 +136,9 @@ def evaluation_metadata(lab: Lab) -> Metadata:
 
 def newest_success(found: Evaluation, table: EvaluationTable) -> float | None:
     """Success of the newest version in the first slice at the first temperature; None where it was not measured."""
-    primary = [
-        cell
-        for cell in found.cells
-        if not cell.scripted
-        and cell.step is not None
-        and (cell.key.slice, cell.key.temperature) == (table.slices[0], table.temperatures[0])
-    ]
+    place = table.slices[0], table.temperatures[0]
+    learned = [cell for cell in found.cells if not cell.scripted and cell.step is not None]
+    primary = [cell for cell in learned if (cell.key.slice, cell.key.temperature) == place]
     return max(primary, key=lambda cell: cell.step or 0).estimates["success"].value if primary else None
 
 
@@ -154,9 +150,8 @@ def success_table(found: Evaluation) -> str:
         value = "missing" if told.value is None else f"{told.value:.3f}"
         interval = "" if told.low is None or told.high is None else f"{told.low:.3f} to {told.high:.3f}"
         temperature = "" if cell.key.temperature is None else f"{cell.key.temperature:g}"
-        who = (
-            cell.key.policy if cell.scripted else f"{cell.stage or ''} {'' if cell.round is None else cell.round} {cell.key.model_version}"
-        )
+        made = " ".join(str(item) for item in (cell.stage, cell.round) if item is not None)
+        who = cell.key.policy if cell.scripted else f"{made} {cell.key.model_version}"
         rows.append([cell.key.slice, who, temperature, value, interval, cell.counts.measured, cell.counts.expected])
     return markdown_table(["slice", "policy", "T", "success", "95 % interval", "measured", "expected"], rows)
 

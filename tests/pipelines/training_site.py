@@ -9,6 +9,7 @@ tool_format = "compact"
 tools_in_prompt = false
 results = "values"
 calls = 10
+calls_per_turn = 24
 max_tokens = 8
 [[tasks]]
 world = "ticket_desk"
@@ -40,5 +41,6 @@ stage = "reinforce"
 rounds = 2
 groups = 4
 group_size = 2
+advantage = {{ name = "batch_whitened" }}
 optimiser = {{ learning_rate = 1e-3 }}
 """
