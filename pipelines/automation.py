@@ -2,9 +2,12 @@
 
 import dagster as dg
 
+from ledger.errors import SettingsError
 from pipelines.partitions import EXPERIMENT_ROUNDS, first_rounds, parse_key
 from pipelines.resources import ExperimentFiles
 from pipelines.rounds import next_round
+
+_EVENTS = 100
 
 experiment = dg.define_asset_job(
     "experiment",
@@ -36,23 +39,35 @@ training_round = dg.define_asset_job(
 )
 
 
-@dg.asset_sensor(
-    asset_key=dg.AssetKey("evaluation"), job=training_round, minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING
-)  # fmt: skip
-def rounds_go_on(
-    context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry, experiments: dg.ResourceParam[ExperimentFiles]
-) -> dg.SensorResult:
-    """Starts the next round of training when a round has been evaluated, until the experiment's last one."""
-    event = asset_event.asset_materialization
-    if event is None or event.partition is None:
-        return dg.SensorResult(skip_reason="the event is no materialization of a partition")
-    part = parse_key(event.partition)
-    coming = next_round(experiments.read(part.experiment).train, part)
-    if coming is None:
-        return dg.SensorResult(skip_reason=f"{part.key} was the last round of {part.experiment}")
+@dg.sensor(job=training_round, minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING)
+def rounds_go_on(context: dg.SensorEvaluationContext, experiments: dg.ResourceParam[ExperimentFiles]) -> dg.SensorResult:
+    """Starts the next round of training of every experiment that had a round evaluated, until its last one."""
+    # An asset sensor sees the newest event alone, and would forget an experiment when two are evaluated between two of its looks.
+    since = int(context.cursor) if context.cursor else None
+    records = context.instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=dg.AssetKey("evaluation"), after_storage_id=since), limit=_EVENTS, ascending=True
+    ).records
+    coming: dict[str, None] = {}
+    said: list[str] = []
+    for record in records:
+        key = record.partition_key or ""
+        try:
+            part = parse_key(key)
+            following = next_round(experiments.read(part.experiment).train, part)
+        except SettingsError as error:
+            # A file that was removed or broken since then must not hold the other experiments up.
+            context.log.warning(f"{key}: {error}")
+            said.append(f"{key}: {error}")
+            continue
+        if following is None:
+            said.append(f"{key}: nothing follows")
+        else:
+            coming[following.key] = None
     return dg.SensorResult(
-        run_requests=[dg.RunRequest(run_key=f"training:{coming.key}", partition_key=coming.key)],
-        dynamic_partitions_requests=[EXPERIMENT_ROUNDS.build_add_request([coming.key])],
+        run_requests=[dg.RunRequest(run_key=f"training:{key}", partition_key=key) for key in coming],
+        dynamic_partitions_requests=[EXPERIMENT_ROUNDS.build_add_request(list(coming))] if coming else [],
+        skip_reason=None if coming else "; ".join(said) or "no round was evaluated since the last look",
+        cursor=str(records[-1].storage_id) if records else context.cursor,
     )
 
 

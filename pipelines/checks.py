@@ -14,9 +14,12 @@ from pipelines.assets.evaluation import rewards, verdicts
 from pipelines.assets.rollouts import rollouts
 from pipelines.assets.synthesis import admitted_bundles, world_checks
 from pipelines.figures import coverage_table, markdown_table, missing_table
-from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
+from pipelines.partitions import EXPERIMENT_ROUNDS, ExperimentRound, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
+from pipelines.rounds import sampled_for
+from pipelines.training_checks import TRAINING_CHECKS
 from training.lab import Lab
+from training.rollout.collect import Group
 
 ORACLE = "oracle"
 _NAMED = 20
@@ -78,10 +81,10 @@ def splits_are_disjoint(
 def every_slot_is_filled(
     context: dg.AssetCheckExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
 ) -> dg.AssetCheckResult:
-    """Every slot that the experiment's file asks for has one counted attempt, and expected = measured + failed + omitted + unknown."""
+    """Every slot that the round asks for has one counted attempt, and expected = measured + failed + omitted + unknown."""
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        expected = _expected_slots(lab, part.round)
+        expected = _expected_slots(lab, part)
         filled = {(a.group_id, a.slot) for a in attempts(lab.ledger, sorted({group_id for group_id, _ in expected})) if a.counts}
         empty = [name for slot, name in expected.items() if slot not in filled]
         queries.fresh(lab.ledger)
@@ -156,18 +159,32 @@ def read_models_hold(deployment: dg.ResourceParam[Deployment]) -> dg.AssetCheckR
 
 CHECKS = [
     worlds_hold, every_bundle_is_decided, splits_are_disjoint, every_slot_is_filled, oracles_succeed, nulls_have_reasons, read_models_hold,
+    *TRAINING_CHECKS,
 ]  # fmt: skip
 
 
-def _expected_slots(lab: Lab, round: int) -> dict[tuple[str, int], str]:
-    """(group, slot) that the experiment's file asks for, to a name that a person can read."""
-    run = lab.run(round)
+def _expected_slots(lab: Lab, part: ExperimentRound) -> dict[tuple[str, int], str]:
+    """(group, slot) that the round asks for, to a name that a person can read.
+
+    In an experiment that trains, rounds after round 0 have no collections: those of a reinforce stage have their drawn groups.
+    """
+    run = lab.run(part.round)
     return {
         (run.group_id(group), slot): f"{group.policy.name} on {group.bundle.draft.name} #{slot}"
-        for collection in lab.config.collect
-        for group in lab.groups(collection)
+        for group in _expected_groups(lab, part)
         for slot in range(group.size)
     }
+
+
+def _expected_groups(lab: Lab, part: ExperimentRound) -> list[Group]:
+    place = sampled_for(lab.config.train, part)
+    if place is not None:
+        from training.optimise import trainer
+
+        return list(trainer.expected_groups(lab, place.label))
+    if lab.config.train is not None and part.round:
+        return []
+    return [group for collection in lab.config.collect for group in lab.groups(collection)]
 
 
 def _lines(lab: Lab, where: Filter) -> Iterator[RolloutLine]:

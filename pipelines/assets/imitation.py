@@ -39,7 +39,7 @@ def sft_model(
         if lab.config.train is None or part.round:
             return nothing_to_do(lab, part)
         report = trainer.sft_model(lab, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(chain_metadata(lab), stage_metadata(lab, part.round, report)))
+        return dg.MaterializeResult(metadata=merged(chain_metadata(lab, report.counts["updates"]), stage_metadata(lab, part.round, report)))
 
 
 def nothing_to_do(lab: Lab, part: ExperimentRound) -> dg.MaterializeResult[None]:
@@ -48,11 +48,11 @@ def nothing_to_do(lab: Lab, part: ExperimentRound) -> dg.MaterializeResult[None]
     return dg.MaterializeResult(metadata={"nothing to do": dg.MetadataValue.text(why)})
 
 
-def chain_metadata(lab: Lab) -> Metadata:
-    """The newest updates of the run, and the version that the last one made."""
+def chain_metadata(lab: Lab, updates: int) -> Metadata:
+    """The last of the run's first so many updates, and the version that the last one made."""
     from training.optimise.opened import Training
 
-    chain = Training(lab).chain()
+    chain = Training(lab).chain()[:updates]
     if not chain:
         return {}
     names = ("optimiser_steps", "tokens", "loss", "grad_norm", "gap_max")

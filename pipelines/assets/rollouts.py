@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from pipelines.assets.imitation import sft_model
+from pipelines.assets.imitation import nothing_to_do, sft_model
 from pipelines.assets.synthesis import admitted_bundles
 from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
-from pipelines.rounds import ENGINE_POOL, label_of
+from pipelines.rounds import ENGINE_POOL, sampled_for
 from pipelines.summary import LoggedProgress, attempt_metadata, merged, stage_metadata
 from training import stages
 from training.lab import SMOLLM2
@@ -25,12 +25,14 @@ def rollouts(
     """
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        if (label := label_of(lab.config.train, part)) is not None:
+        if (place := sampled_for(lab.config.train, part)) is not None:
             from training.optimise import trainer
             from training.optimise.samplers import open_sampler
 
-            report = trainer.rollouts(lab, label, open_sampler, progress=LoggedProgress(context.log.info))
+            report = trainer.rollouts(lab, place.label, open_sampler, progress=LoggedProgress(context.log.info))
             return dg.MaterializeResult(metadata=merged(attempt_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
+        if lab.config.train is not None and part.round:
+            return nothing_to_do(lab, part)
         try:
             report = stages.rollouts(lab, round=part.round, progress=LoggedProgress(context.log.info))
         finally:

@@ -4,6 +4,7 @@ Round 0 of an experiment is what comes before its first round of rollouts; round
 """
 
 from base64 import b64encode
+from collections import Counter
 
 import dagster as dg
 
@@ -11,16 +12,16 @@ from audit.evaluation import Evaluation, Question, evaluate
 from audit.evaluation_curves import curve_png, gains
 from audit.evaluation_record import Purpose, append, measured_events, record_reads
 from ledger.errors import UnknownId
-from ledger.events import BatchAssembled
 from pipelines.assets.evaluation import rewards
 from pipelines.assets.imitation import chain_metadata, nothing_to_do, sft_model
 from pipelines.figures import markdown_table
 from pipelines.partitions import EXPERIMENT_ROUNDS, parse_key
 from pipelines.resources import Deployment, ExperimentFiles, opened_lab
-from pipelines.rounds import ENGINE_POOL, is_due, label_of
+from pipelines.rounds import ENGINE_POOL, is_due, sampled_for, update_of
 from pipelines.summary import LoggedProgress, Metadata, merged, stage_metadata
 from training.lab import Lab
 from training.stages import StageReport
+from training.train_config import EvaluationTable
 
 _SHOWN = 20
 
@@ -34,11 +35,11 @@ def training_batch(
 
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        label = label_of(lab.config.train, part)
-        if label is None:
+        place = sampled_for(lab.config.train, part)
+        if place is None:
             return nothing_to_do(lab, part)
-        report = trainer.training_batch(lab, label, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(batch_metadata(lab, report), stage_metadata(lab, part.round, report)))
+        report = trainer.training_batch(lab, place.label, progress=LoggedProgress(context.log.info))
+        return dg.MaterializeResult(metadata=merged(batch_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
 
 
 @dg.asset(deps=[training_batch, sft_model], partitions_def=EXPERIMENT_ROUNDS, group_name="training", kinds={"torch", "postgres"})
@@ -50,15 +51,15 @@ def model_version(
 
     part = parse_key(context.partition_key)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        label = label_of(lab.config.train, part)
-        if label is None:
+        place = update_of(lab.config.train, part)
+        if place is None:
             return nothing_to_do(lab, part)
-        report = trainer.model_version(lab, label, progress=LoggedProgress(context.log.info))
-        return dg.MaterializeResult(metadata=merged(chain_metadata(lab), stage_metadata(lab, part.round, report)))
+        report = trainer.model_version(lab, place.label, progress=LoggedProgress(context.log.info))
+        return dg.MaterializeResult(metadata=merged(chain_metadata(lab, part.round), stage_metadata(lab, part.round, report)))
 
 
 @dg.asset(
-    deps=[model_version], partitions_def=EXPERIMENT_ROUNDS, group_name="training", kinds={"python", "postgres"}, pool=ENGINE_POOL
+    deps=[model_version, sft_model], partitions_def=EXPERIMENT_ROUNDS, group_name="training", kinds={"python", "postgres"}, pool=ENGINE_POOL
 )  # fmt: skip
 def evaluation(
     context: dg.AssetExecutionContext, deployment: dg.ResourceParam[Deployment], experiments: dg.ResourceParam[ExperimentFiles]
@@ -71,9 +72,10 @@ def evaluation(
     part = parse_key(context.partition_key)
     progress = LoggedProgress(context.log.info)
     with opened_lab(deployment, experiments, part, say=context.log.info) as lab:
-        if lab.config.train is None:
+        train = lab.config.train
+        if train is None:
             return nothing_to_do(lab, part)
-        wanted = [place for place in evaluations.evaluated_places(Training(lab)) if is_due(part, place.round, place.stage.stage)]
+        wanted = [place for place in evaluations.evaluated_places(Training(lab)) if is_due(train, part, place)]
         since = lab.ledger.barrier()
         counts: dict[str, int] = {"versions": len(wanted)}
         with open_sampler(lab) as sampler:
@@ -89,15 +91,15 @@ def evaluation(
         )
 
 
-def batch_metadata(lab: Lab, report: StageReport) -> Metadata:
+def batch_metadata(lab: Lab, round: int) -> Metadata:
     """Why rollouts are not in the loss, and who has the largest part of the gradient."""
-    bodies = [event.body for event in lab.ledger.read(report.since, kinds=["BatchAssembled"], limit=1000)]
-    parts = [body for body in bodies if isinstance(body, BatchAssembled)]
-    if not parts:
-        return {}
-    batch_id = parts[-1].batch_id
-    parts = [body for body in parts if body.batch_id == batch_id]
-    left = [[reason, len(ids)] for body in parts for reason, ids in sorted(body.exclusions.items())]
+    from training.optimise.update_read import recorded_batch
+
+    parts = recorded_batch(lab.ledger, lab.run().run_id, round)
+    reasons: Counter[str] = Counter()
+    for body in parts:
+        reasons.update({reason: len(ids) for reason, ids in body.exclusions.items()})
+    left = [[reason, count] for reason, count in sorted(reasons.items())]
     rows = sorted((row for body in parts for row in body.rows), key=lambda row: -sum(part.credit for part in row.rows))
     total = sum(part.credit for row in rows for part in row.rows) or 1.0
     shown = [
@@ -105,7 +107,7 @@ def batch_metadata(lab: Lab, report: StageReport) -> Metadata:
         for row in rows[:_SHOWN]
     ]
     return {
-        "batch": dg.MetadataValue.text(batch_id),
+        "batch": dg.MetadataValue.text(parts[0].batch_id),
         "left out": dg.MetadataValue.md(markdown_table(["reason", "rollouts"], left) if left else "Nobody was left out."),
         "who got how much gradient": dg.MetadataValue.md(
             markdown_table(["rollout", "reward", "votes", "trains", "advantage", "share"], shown)
@@ -124,12 +126,20 @@ def evaluation_metadata(lab: Lab) -> Metadata:
     record_reads(lab.ledger, found, purpose=purpose, reader="evaluation")
     append(lab.ledger, measured_events(lab.ledger, found))
     picture = b64encode(curve_png(found, gains(lab.ledger, found))).decode() if any(not cell.scripted for cell in found.cells) else None
-    newest = [cell for cell in found.cells if not cell.scripted]
+    newest = newest_success(found, lab.config.train.evaluation)
     return {
         **({} if picture is None else {"curves": dg.MetadataValue.md(f"![learning curves](data:image/png;base64,{picture})")}),
         "success": dg.MetadataValue.md(success_table(found)),
-        **({"newest success": dg.MetadataValue.float(newest[-1].estimates["success"].value or 0.0)} if newest else {}),
+        **({} if newest is None else {"newest success": dg.MetadataValue.float(newest)}),
     }
+
+
+def newest_success(found: Evaluation, table: EvaluationTable) -> float | None:
+    """Success of the newest version in the first slice at the first temperature; None where it was not measured."""
+    place = table.slices[0], table.temperatures[0]
+    learned = [cell for cell in found.cells if not cell.scripted and cell.step is not None]
+    primary = [cell for cell in learned if (cell.key.slice, cell.key.temperature) == place]
+    return max(primary, key=lambda cell: cell.step or 0).estimates["success"].value if primary else None
 
 
 def success_table(found: Evaluation) -> str:
@@ -140,7 +150,8 @@ def success_table(found: Evaluation) -> str:
         value = "missing" if told.value is None else f"{told.value:.3f}"
         interval = "" if told.low is None or told.high is None else f"{told.low:.3f} to {told.high:.3f}"
         temperature = "" if cell.key.temperature is None else f"{cell.key.temperature:g}"
-        who = cell.key.policy if cell.scripted else f"{cell.stage or ''} {cell.round or ''} {cell.key.model_version}"
+        made = " ".join(str(item) for item in (cell.stage, cell.round) if item is not None)
+        who = cell.key.policy if cell.scripted else f"{made} {cell.key.model_version}"
         rows.append([cell.key.slice, who, temperature, value, interval, cell.counts.measured, cell.counts.expected])
     return markdown_table(["slice", "policy", "T", "success", "95 % interval", "measured", "expected"], rows)
 

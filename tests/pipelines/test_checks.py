@@ -11,6 +11,8 @@ CHECK_KEYS = {
     "every_slot_is_filled": dg.AssetCheckKey(dg.AssetKey("rollouts"), "every_slot_is_filled"),
     "oracles_succeed": dg.AssetCheckKey(dg.AssetKey("verdicts"), "oracles_succeed"),
     "nulls_have_reasons": dg.AssetCheckKey(dg.AssetKey("rewards"), "nulls_have_reasons"),
+    "everybody_dispatched_is_in_the_batch": dg.AssetCheckKey(dg.AssetKey("training_batch"), "everybody_dispatched_is_in_the_batch"),
+    "the_version_continues_the_one_before": dg.AssetCheckKey(dg.AssetKey("model_version"), "the_version_continues_the_one_before"),
     "read_models_hold": dg.AssetCheckKey(dg.AssetKey("rewards"), "read_models_hold"),
 }
 

@@ -119,7 +119,18 @@ class Training:
         chain = self.chain()
         return chain[place.round - 1] if len(chain) >= place.round else None
 
-    def start(self, place: Place, initial: str | None) -> Start:
+    def require_turn(self, place: Place) -> None:
+        """Nothing, when every update before a place was applied.
+
+        Raises:
+            TrainingBroken: one was not.
+        """
+        made = len(self.chain())
+        if made < place.round - 1:
+            missing = self.places[made].label
+            raise TrainingBroken(f"update {place.label} cannot be made before {missing}; allowed: the next one, {missing}")
+
+    def start(self, place: Place, initial: str) -> Start:
         """What the update at a place starts from.
 
         Args:
@@ -127,10 +138,8 @@ class Training:
         Raises:
             TrainingBroken: the updates before it are not all applied, or a folder is missing.
         """
+        self.require_turn(place)
         chain = self.chain()
-        if len(chain) < place.round - 1 or initial is None:
-            missing = self.places[len(chain)].label
-            raise TrainingBroken(f"update {place.label} cannot be made before {missing}; allowed: the next one, {missing}")
         before = chain[place.round - 2] if place.round > 1 else None
         version = initial if before is None else before.after
         return Start(version, self.folder(version), before if before is not None and before.place.stage is place.stage else None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from ledger.errors import SettingsError
@@ -53,6 +54,11 @@ def schedule(train: TrainTable) -> tuple[Place, ...]:
         of = stage.rounds if stage.stage == "reinforce" else -(-stage.steps // STEPS_A_VERSION)
         places += [Place(stage, index, of, len(places) + 1 + index) for index in range(of)]
     return tuple(places)
+
+
+def before_rollouts(places: Sequence[Place]) -> tuple[Place, ...]:
+    """The leading updates: those before the first round of rollouts."""
+    return tuple(takewhile(lambda place: place.stage.stage != "reinforce", places))
 
 
 def place_of(places: Sequence[Place], label: str) -> Place:

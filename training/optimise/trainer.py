@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from training import stages
@@ -15,9 +15,10 @@ from training.optimise.chain import AppliedUpdate
 from training.optimise.learner import Learner
 from training.optimise.opened import Start, Training
 from training.optimise.rounds import RoundSampler
-from training.optimise.schedule import Place, place_of
+from training.optimise.schedule import Place, before_rollouts, place_of
 from training.optimise.traces_read import collect_traces
 from training.optimise.updates import Ready, apply_update, learner_at, loss_weights
+from training.rollout.collect import Group
 from training.stages import Progress, StageReport, silent
 from training.train_config import ReinforceStage
 from training.update_batch import UpdateBatch
@@ -79,12 +80,12 @@ def train(
 
 
 def supervised_traces(lab: Lab, *, progress: Progress = silent) -> StageReport:
-    """The recorded rollouts that the supervised stages imitate: collected where they are not there yet, judged and rewarded."""
+    """The recorded rollouts that the stages before the first rollouts imitate: collected where they are not there, judged and rewarded."""
     training = Training(lab)
     since = lab.ledger.barrier()
     counts: Counter[str] = Counter()
     with training.alone():
-        for place in training.places:
+        for place in before_rollouts(training.places):
             if place.stage.stage == "supervised" and place.index == 0:
                 for source, rollout_ids in collect_traces(training, place, progress=progress):
                     counts[f"traces of {source.policy}"] += len(rollout_ids)
@@ -95,8 +96,7 @@ def sft_model(lab: Lab, *, progress: Progress = silent) -> StageReport:
     """All updates of the stages before the first round of rollouts: copying and imitation."""
     training = Training(lab)
     since = lab.ledger.barrier()
-    before = [place for place in training.places if not isinstance(place.stage, ReinforceStage)]
-    leading = [place for place, other in zip(training.places, before, strict=False) if place is other]
+    leading = before_rollouts(training.places)
     with training.alone():
         made = [_place(training, place, None, progress) for place in leading if training.done(place) is None]
     return StageReport(since, lab.ledger.barrier(), {"updates": len(leading), "new": len(made)})
@@ -110,9 +110,20 @@ def rollouts(lab: Lab, label: str, open_sampler: OpenSampler, *, progress: Progr
     """
     training, place, since = _opened(lab, label)
     with training.alone(), open_sampler(lab) as sampler:
-        start = _start(training, place, progress)
+        # To score needs no optimiser, and that of an update long past is not kept.
+        start = replace(_start(training, place, progress), previous=None)
         done = rounds.sample(training, place, start, sampler, score=_learner(training, place, start).score, progress=progress)
     return StageReport(since, lab.ledger.barrier(), {"expected": done.expected, "already": done.expected - done.new, "new": done.new})
+
+
+def expected_groups(lab: Lab, label: str) -> tuple[Group, ...]:
+    """The groups of a round.
+
+    Raises:
+        TrainingBroken: an update before it was not applied.
+    """
+    training, place, _ = _opened(lab, label)
+    return rounds.round_groups(training, place, _start(training, place, silent).version)
 
 
 def training_batch(lab: Lab, label: str, *, progress: Progress = silent) -> StageReport:
@@ -127,13 +138,16 @@ def training_batch(lab: Lab, label: str, *, progress: Progress = silent) -> Stag
 
 
 def model_version(lab: Lab, label: str, *, progress: Progress = silent) -> StageReport:
-    """The update of a round applied and its version published."""
+    """The update of a round applied and its version published; one without rollouts is made from its traces."""
     training, place, since = _opened(lab, label)
     with training.alone():
         new = training.done(place) is None
         if new:
-            start = _start(training, place, progress)
-            _update_round(training, place, start, _learner(training, place, start), progress)
+            if isinstance(place.stage, ReinforceStage):
+                start = _start(training, place, progress)
+                _update_round(training, place, start, _learner(training, place, start), progress)
+            else:
+                _place(training, place, None, progress)
     return StageReport(since, lab.ledger.barrier(), {"updates": 1, "new": int(new)})
 
 
@@ -143,6 +157,8 @@ def _opened(lab: Lab, label: str) -> tuple[Training, Place, int]:
 
 
 def _start(training: Training, place: Place, progress: Progress) -> Start:
+    # Before anything is made for a first version, which a later update cannot start from.
+    training.require_turn(place)
     return training.start(place, pretraining.initial_version(training, progress=progress))
 
 

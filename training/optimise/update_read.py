@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ledger import queries
 from ledger.errors import UnknownId
+from ledger.evaluated import of_kind
 from ledger.events import BatchAssembled, BatchRow, LossWeight, ModelVersionPublished, UpdateApplied
 from ledger.ledger import LedgerHandle
 
@@ -95,6 +96,14 @@ def update_detail(ledger: LedgerHandle, ident: str) -> UpdateDetail:
         _line(next(part for part in parts if part.part == 0)), tuple(sorted(shares, key=lambda item: -(item.share or 0.0))), exclusions,
         {} if first is None else dict(first.methods), {} if first is None else dict(first.counters),
     )  # fmt: skip
+
+
+def recorded_batch(ledger: LedgerHandle, run_id: str, round: int) -> tuple[BatchAssembled, ...]:
+    """The parts of the newest batch of a round of a run; none where nothing was assembled for it."""
+    ledger.barrier()
+    bodies = [body for event in of_kind(ledger, "BatchAssembled") if isinstance(body := event.body, BatchAssembled)]
+    mine = [body for body in bodies if (body.run_id, body.round) == (run_id, round)]
+    return tuple(body for body in mine if body.batch_id == mine[-1].batch_id)
 
 
 def _made_by(ledger: LedgerHandle, version: str) -> str:
