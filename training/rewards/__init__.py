@@ -16,12 +16,14 @@ class JudgedRollout:
         passed: the counting verdict: True, False, or None when there is none or the verifier broke.
         verdict_status: completed, error, or None when there is no verdict.
         conditions: condition name to True, False or None (could not be decided), of the basis only.
+        checks: the same of the verdict's further checks, which success does not require.
     """
 
     ended_by: str
     passed: bool | None
     verdict_status: str | None
     conditions: Mapping[str, bool | None] = field(default_factory=dict)
+    checks: Mapping[str, bool | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

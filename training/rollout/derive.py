@@ -54,4 +54,5 @@ def derive(ledger: LedgerHandle, judged: Sequence[Judged], rule: Bound[Reward], 
 def _view(rollout: Judged) -> JudgedRollout:
     passed_of = {"passed": True, "failed": False, "error": None}
     conditions = {c["name"]: passed_of[c["status"]] for c in rollout.conditions if c["in_basis"]}
-    return JudgedRollout(rollout.ended_by, rollout.passed, rollout.verdict_status, conditions)
+    checks = {c["name"]: passed_of[c["status"]] for c in rollout.conditions if not c["in_basis"]}
+    return JudgedRollout(rollout.ended_by, rollout.passed, rollout.verdict_status, conditions, checks)

@@ -1,4 +1,4 @@
-"""The ticket desk's verifier with one condition a ticket: the same success as `desk_conditions`, told apart by where it went wrong."""
+"""The ticket desk's verifier with a further check a ticket: the same verdict as `desk_conditions`, and where it went wrong."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,12 @@ from ledger.errors import VerifierFailed
 from training.verifiers import Condition, ConditionStatus, JudgeTask, TraceStep, Verdict
 from training.verifiers._desk_families import verdict
 
-ELSEWHERE = "elsewhere"
-
 
 def desk_tickets(s0: Any, s_end: Any, trace: Sequence[TraceStep], task: JudgeTask, *, ask: Any = None) -> Verdict:
-    """The verdict on a task with a rule of its own: one condition for each ticket, and one for everything else.
+    """The verdict on a task with a rule of its own, with one check for each ticket beside the conditions that success requires.
 
     A ticket passes when nothing that the rule says was done wrongly to it or left out. A policy that treats most tickets rightly is told
-    apart from one that treats none so, which a condition over all tickets cannot do. Evidence names the checks that failed.
+    apart from one that treats none so, which a condition over all tickets cannot do. Evidence names the conditions that failed.
 
     Args:
         s0: the desk's view at the request.
@@ -29,21 +27,16 @@ def desk_tickets(s0: Any, s_end: Any, trace: Sequence[TraceStep], task: JudgeTas
     if "rule" not in task.draft.spec:
         raise VerifierFailed(f"task {task.draft.name!r} has no rule of its own; allowed: tasks of families, or desk_conditions")
     told = verdict(s0, s_end, task)
-    basis = [condition for condition in told.conditions if condition.in_basis]
-    excused = {condition.name for condition in basis if "user_error" in condition.evidence}
-    wrong: dict[str, list[dict[str, Any]]] = {}
-    open_: dict[str, list[dict[str, Any]]] = {}
-    for condition in basis:
-        for kind, found in (("failed", wrong), ("undecided", open_)):
-            into = open_ if condition.name in excused else found
+    named: dict[str, dict[str, list[str]]] = {ticket_id: {"failed": [], "undecided": []} for ticket_id in s0["tickets"]}
+    for condition in told.conditions:
+        for kind in ("failed", "undecided") if condition.in_basis else ():
+            into = "undecided" if "user_error" in condition.evidence else kind
             for item in condition.evidence[kind]:
-                ticket_id = item.get("ticket_id")
-                into.setdefault(ticket_id if ticket_id in s0["tickets"] else ELSEWHERE, []).append({"check": condition.name, **item})
-    conditions = [_condition(name, wrong.get(name, []), open_.get(name, [])) for name in (*s0["tickets"], ELSEWHERE)]
-    return Verdict((*conditions, *(condition for condition in told.conditions if not condition.in_basis)), told.side_effects)
+                if item.get("ticket_id") in named:
+                    named[item["ticket_id"]][into].append(condition.name)
+    return Verdict((*told.conditions, *(_check(name, found) for name, found in named.items())), told.side_effects)
 
 
-def _condition(name: str, wrong: Sequence[dict[str, Any]], open_: Sequence[dict[str, Any]]) -> Condition:
-    status: ConditionStatus = "failed" if wrong else "error" if open_ else "passed"
-    evidence = {"failed": list(wrong), "undecided": list(open_)} if wrong or open_ else None
-    return Condition(name if name == ELSEWHERE else f"ticket {name}", status, evidence)
+def _check(ticket_id: str, found: dict[str, list[str]]) -> Condition:
+    status: ConditionStatus = "failed" if found["failed"] else "error" if found["undecided"] else "passed"
+    return Condition(f"ticket {ticket_id}", status, {"conditions": found}, in_basis=False)
