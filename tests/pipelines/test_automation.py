@@ -65,8 +65,8 @@ class Training:
 
     def look(self) -> dg.SensorResult:
         files = ExperimentFiles((self.folder,))
-        context = dg.build_sensor_context(instance=self.instance, cursor=self.cursor, resources={"experiments": files})
-        found = rounds_go_on(context)
+        with dg.build_sensor_context(instance=self.instance, cursor=self.cursor, resources={"experiments": files}) as context:
+            found = rounds_go_on(context)
         assert isinstance(found, dg.SensorResult)
         self.cursor = found.cursor
         return found
@@ -115,7 +115,7 @@ def test_a_file_that_is_gone_and_one_that_trains_nothing_hold_nobody_up(tmp_path
         assert training.asked() == [("training:learns.r3", "learns.r3")]
 
 
-def test_the_daemon_can_evaluate_the_sensor_of_training(tmp_path: Path) -> None:
+def test_a_tick_of_the_sensor_asks_for_a_run_of_the_job_of_a_round(tmp_path: Path) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         training = Training(instance, tmp_path)
         training.file("learns")
@@ -124,8 +124,13 @@ def test_the_daemon_can_evaluate_the_sensor_of_training(tmp_path: Path) -> None:
             assets=defs.assets, jobs=defs.jobs, sensors=[rounds_go_on],
             resources={"deployment": Deployment(), "experiments": ExperimentFiles((tmp_path,))},
         )  # fmt: skip
-        context = dg.build_sensor_context(
-            instance=instance, repository_def=loaded.get_repository_def(), resources={"experiments": ExperimentFiles((tmp_path,))}
-        )
-        tick = rounds_go_on.evaluate_tick(context)
-        assert [(request.job_name, request.partition_key) for request in tick.run_requests or []] == [("training_round", "learns.r3")]
+        # Dagster's daemon adds the partitions that a tick asks for before their runs; here they are there already.
+        instance.add_dynamic_partitions(str(EXPERIMENT_ROUNDS.name), ["learns.r3"])
+        files = {"experiments": ExperimentFiles((tmp_path,))}
+        with (
+            dg.build_sensor_context(instance=instance, repository_def=loaded.get_repository_def(), resources=files) as context,
+            partition_loading_context(dynamic_partitions_store=instance),
+        ):
+            tick = rounds_go_on.evaluate_tick(context)
+        assert [request.partition_key for request in tick.run_requests or []] == ["learns.r3"]
+        assert rounds_go_on.job_name == "training_round"
