@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Protocol
 
 from ledger.errors import EngineFailed, SettingsError
-from ledger.ledger import Clock
+from ledger.ids import Clock
 from training.rollout.completion import completion, refusal, too_long, trace_of
 from training.rollout.gateway_record import CallFacts, CallResult
 from training.rollout.gateway_stream import dumps
