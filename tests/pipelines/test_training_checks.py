@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 import pytest
 
+from ledger.canonical import digest
 from ledger.events import BatchAssembled, BatchRow, EngineRefreshed, EventBody, GroupDispatched, ModelVersionPublished, UpdateApplied
 from ledger.events.training import TrainingRow
 from ledger.settings import Settings
@@ -88,7 +89,7 @@ class Fabricated:
 @pytest.fixture
 def round_three(site: Site, request: pytest.FixtureRequest) -> Fabricated:
     """An experiment of its own for each test."""
-    name = f"made-{abs(hash(request.node.name)) % 10**8}"
+    name = f"made-{digest(request.node.name)[:8]}"
     site.folder.mkdir(exist_ok=True)
     path = site.folder / f"{name}.toml"
     path.write_text(TRAINS.format(name=name).replace("[train]\n", TEST_TASK, 1))
