@@ -59,7 +59,7 @@ def divergences(view: RolloutView) -> Mapping[str, Scored]:
 
 @pytest.mark.parametrize(("name", "params"), ESTIMATORS, ids=[f"{name}-{params}" for name, params in ESTIMATORS])
 @given(rolled=rollouts(), seed=st.integers(0, 2**16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_advantages_do_not_depend_on_the_cut(name: str, params: dict[str, Any], rolled: tuple[Rolled, ...], seed: int) -> None:
     plain = view_of(*whole(rolled))
     rows = len(view_of(*rolled).rollout_Q)
@@ -73,7 +73,7 @@ def test_advantages_do_not_depend_on_the_cut(name: str, params: dict[str, Any], 
 
 @pytest.mark.parametrize("name", INVARIANT)
 @given(rolled=rollouts(), seed=st.integers(0, 2**16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_weights_that_declare_it_do_not_depend_on_the_cut(name: str, rolled: tuple[Rolled, ...], seed: int) -> None:
     plain = view_of(*whole(rolled))
     cut = view_of(*rolled, row_order=np.random.default_rng(seed).permutation(len(view_of(*rolled).rollout_Q)).tolist())
@@ -103,7 +103,7 @@ def with_broken(rolled: tuple[Rolled, ...], places: list[int]) -> tuple[tuple[Ro
 
 @pytest.mark.parametrize(("name", "params"), ESTIMATORS, ids=[f"{name}-{params}" for name, params in ESTIMATORS])
 @given(rolled=rollouts(), places=st.lists(st.integers(0, 6), min_size=3, max_size=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_three_broken_rollouts_change_no_advantage_and_no_weight(
     name: str, params: dict[str, Any], rolled: tuple[Rolled, ...], places: list[int]
 ) -> None:

@@ -40,6 +40,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [torch.load(target / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divided", [False, True], ids=["whole", "sharded"])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_two_processes_have_the_gradient_of_one_and_end_with_one_model(
@@ -61,11 +62,13 @@ def test_two_processes_have_the_gradient_of_one_and_end_with_one_model(
                 assert told["measured"][name] == pytest.approx(value, rel=TOLERANCE[dtype], abs=1e-6), name
 
 
+@pytest.mark.slow
 def test_different_batches_are_refused_on_every_process(found: list[dict[str, Any]]) -> None:
     for each in found:
         assert "different batches" in each["refusals"]["different"]
 
 
+@pytest.mark.slow
 def test_what_one_process_refuses_all_refuse_and_no_gradient_is_left(found: list[dict[str, Any]]) -> None:
     assert len({each["refusals"]["broken"] for each in found}) == 1
     for each in found:
