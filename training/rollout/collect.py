@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from ledger.lineage import bound_calls, calls_digest
 from ledger.store import New
 from training.bundles import Harness
 from training.hooks import rewriting
-from training.rollout.gateway import Gateway, RolloutCalls, Upstream
+from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import CallFailed, End, Episode, drive
 from training.rollout.model_client import call_seed
 from training.rollout.planting import Plants, check_faults, plant
@@ -276,12 +276,13 @@ async def _attempt(work: _Work, slot: _Slot) -> None:
     finally:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
-        await asyncio.shield(_end(work, record, episode, end, calls=calls, wall_s=time.monotonic() - began))
+        ended = record.end(episode, end, calls, wall_s=time.monotonic() - began, tokens=upstream.returns_tokens)
+        await asyncio.shield(_end(work, rollout_id, ended))
 
 
-async def _end(work: _Work, record: RolloutRecord, episode: Episode, end: End, *, calls: RolloutCalls, wall_s: float) -> None:
-    if not await record.end(episode, end, calls, wall_s=wall_s):
-        work.unpacked.append(record.rollout_id)
+async def _end(work: _Work, rollout_id: str, ended: Coroutine[Any, Any, bool]) -> None:
+    if not await ended:
+        work.unpacked.append(rollout_id)
 
 
 async def _script(site: Site, episode: Episode, script: Script, rollout_id: str) -> None:

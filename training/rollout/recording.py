@@ -110,8 +110,12 @@ class RolloutRecord:
         """The first state is durable when this returns."""
         await self._append([*self._due(0), await self.snapshot(episode, 0)])
 
-    async def end(self, episode: Episode, end: End, calls: RolloutCalls, *, wall_s: float) -> bool:
-        """End the rollout, unless it has ended, and pack its tokens; whether all of them fit what its events committed to."""
+    async def end(self, episode: Episode, end: End, calls: RolloutCalls, *, wall_s: float, tokens: bool = True) -> bool:
+        """End the rollout, unless it has ended, and pack its tokens; whether all of them fit what its events committed to.
+
+        Args:
+            tokens: False where no upstream of the rollout returns tokens, so that there is nothing to pack.
+        """
         detail = None if end.detail is None else self.ledger.pending(end.detail)
         body = RolloutEnded(
             rollout_id=self.rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],
@@ -129,7 +133,7 @@ class RolloutRecord:
         except IdempotencyConflict:
             # Another collector superseded this attempt while it ran; its end stands and this late one is not counted.
             pass
-        return await packed(self.ledger, self.rollout_id)
+        return not tokens or await packed(self.ledger, self.rollout_id)
 
     def _due(self, index: int) -> list[New]:
         return [self._new(label) for label in self._labels(index)]

@@ -20,7 +20,7 @@ from training.run_config import Collection, RunConfig, TaskSource
 
 from .lockstep_rig import RUN, groups, policy, site, streams
 
-DESK = TaskSource(world="ticket_desk", count=2, seed=3, options={"families": True, "level": 0})
+DESK = TaskSource(world="ticket_desk", count=1, seed=3, options={"families": True, "level": 0})
 NATIVE = HarnessTable(calls_per_turn=40)
 COMPACT = HarnessTable(calls_per_turn=40, tool_format="compact", results="values")
 SHORTENED = HarnessTable(
@@ -53,17 +53,17 @@ def told(ledger: LedgerHandle, events: list[Any]) -> list[dict[str, Any]]:
 async def test_the_events_are_those_of_the_gateway_and_the_scripted_server(
     cluster: Cluster, ledger: LedgerHandle, tmp_path: Path, harness: HarnessTable
 ) -> None:
-    collections = tuple(Collection(policy=name, size=2) for name in ("oracle", "loops", "noisy_teacher"))
+    collections = tuple(Collection(policy=name, size=2) for name in ("oracle", "noisy_teacher"))
     config = RunConfig(name="t", seed=1, tasks=(DESK,), collect=collections, harness=harness)
     other = cluster.migrated_database()
     with open_ledger(other, project="test", actor_id="tester") as beside:
         with Lab(config, ledger, Settings(data_dir=tmp_path)) as here, Lab(config, beside, Settings(data_dir=tmp_path)) as there:
             wanted = [group for collection in collections for group in here.groups(collection)]
-            done = await collect_scripted(here.bare_site(), RUN, wanted, concurrency=5)
+            done = await collect_scripted(here.bare_site(), RUN, wanted, concurrency=3)
             async with there.site(wanted) as served:
-                assert (await collect(served, RUN, wanted)).ran == done.ran == 12
+                assert (await collect(served, RUN, wanted)).ran == done.ran == 4
         mine, theirs = streams(ledger), streams(beside)
-        assert mine.keys() == theirs.keys() and len(mine) == 12
+        assert mine.keys() == theirs.keys() and len(mine) == 4
         for slot in mine:
             assert told(ledger, mine[slot]) == told(beside, theirs[slot])
     cluster.drop(other)
@@ -71,7 +71,7 @@ async def test_the_events_are_those_of_the_gateway_and_the_scripted_server(
     assert {(call.status, call.tokens_missing, call.sampled_ids, call.logprobs_mode) for call in called} == {
         ("completed", "scripted policy", None, None)
     }
-    assert (done.spent.calls, done.spent.batches < len(called) / 4) == (len(called), True)
+    assert (done.spent.calls, done.spent.batches < len(called)) == (len(called), True)
     assert verify(ledger).intact
 
 
@@ -83,11 +83,11 @@ def test_a_lab_fills_the_slots_and_a_second_collection_adds_nothing(ledger: Ledg
         done = stages.collect_scripts(lab, lab.run(), wanted, what="teachers", progress=lambda *told: shown.append(told))
         position = ledger.barrier()
         again = stages.collect_scripts(lab, lab.run(), wanted)
-    assert (done.expected, done.ran, again.already, again.ran) == (4, 4, 4, 0)
+    assert (done.expected, done.ran, again.already, again.ran) == (2, 2, 2, 0)
     assert ledger.barrier() == position
-    assert {(what, total) for what, _, total in shown} == {("teachers", 4)} and sum(count for _, count, _ in shown) == 4
+    assert {(what, total) for what, _, total in shown} == {("teachers", 2)} and sum(count for _, count, _ in shown) == 2
     ends = [events[-1].body for events in streams(ledger).values()]
-    assert [end.ended_by for end in ends if isinstance(end, RolloutEnded)] == ["finished"] * 4
+    assert [end.ended_by for end in ends if isinstance(end, RolloutEnded)] == ["finished"] * 2
 
 
 async def test_a_policy_that_samples_is_refused_before_anything_is_written(ledger: LedgerHandle) -> None:
