@@ -6,12 +6,15 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 
 from ledger.events import BlobRef, EventBody
+from ledger.events.base import Grown
 
 _set = object.__setattr__
 
 
 def shaped(cls: type[EventBody], value: dict[str, Any], refs: list[str]) -> EventBody:
     """The body in a parsed JSON object, which becomes part of it; a field that is missing raises AttributeError where it is asked for.
+
+    Fields that a class got later are left out where they have their defaults, so those are put in.
 
     Args:
         cls: its class.
@@ -32,9 +35,17 @@ def _shaped(cls: type[BaseModel], value: dict[str, Any], refs: list[str]) -> Bas
             value[name] = _shaped(part, held, refs)
         elif held:
             value[name] = [_shaped(part, item, refs) for item in held]
+    for name, default in _left_out(cls):
+        value.setdefault(name, default)
     made = cls.__new__(cls)
     _set(made, "__dict__", value)
     return made
+
+
+@cache
+def _left_out(cls: type[BaseModel]) -> tuple[tuple[str, Any], ...]:
+    later = cls.later if issubclass(cls, Grown) else frozenset[str]()
+    return tuple((name, cls.model_fields[name].get_default(call_default_factory=True)) for name in sorted(later))
 
 
 @cache

@@ -18,6 +18,7 @@ from ledger.verify import verify
 from tests.conftest import Cluster
 from tests.tiny_world import Library
 from training.rollout.collect import Collected, collect
+from training.rollout.harness import harness_of
 from training.rollout.lockstep import collect_lockstep
 from training.rollout.sampling_calls import Sample, SampleRequest
 from training.rollout.torch_engine import TorchEngine
@@ -190,11 +191,10 @@ async def test_a_world_that_breaks_ends_its_own_rollout_only(ledger: LedgerHandl
 
 
 async def test_a_conversation_that_no_longer_fits_ends_as_context_full(ledger: LedgerHandle, engine: TorchEngine) -> None:
-    long = groups(1, 1, policy(max_tokens=200), turns=40)
-    harness = replace((long[0]), size=2)
+    long = replace(groups(1, 1, policy(max_tokens=200), turns=40)[0], size=2)
     async with site(ledger) as here:
-        limits = {**here.harness.limits, "calls": 40}
-        await collect_lockstep(replace(here, harness=replace(here.harness, limits=limits)), RUN, [harness], engine=engine)
+        roomy = harness_of(here.harness.table.model_copy(update={"calls": 40}))
+        await collect_lockstep(replace(here, harness=roomy), RUN, [long], engine=engine)
     for events in streams(ledger).values():
         assert (events[-1].body.ended_by, events[-1].body.boundary) == ("context_full", "policy")
         last = [event.body for event in events if isinstance(event.body, ModelCalled)][-1]
