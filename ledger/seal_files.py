@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkstemp
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -49,13 +50,19 @@ def make_key(path: Path) -> Ed25519PrivateKey:
     """
     key = Ed25519PrivateKey.generate()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Under another name until it is whole, so that a process that is killed here leaves no broken key in its place.
+    handle, whole = mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(whole, path)
     except FileExistsError:
         raise SealRefused(f"{path} holds a key already; a log sealed with it can only go on with it") from None
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        _sync(stream.fileno(), path)
+    finally:
+        os.unlink(whole)
+    _sync_folder(path.parent)
     return key
 
 
@@ -158,11 +165,6 @@ def mend(path: Path, known: Sequence[str]) -> bool:
         stream.truncate(at)
         os.fsync(stream.fileno())
     return True
-
-
-def _sync(handle: int, path: Path) -> None:
-    os.fsync(handle)
-    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

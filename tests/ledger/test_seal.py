@@ -305,3 +305,12 @@ def test_one_call_seals_with_the_settings(ledger: LedgerHandle, tmp_path: Path) 
     assert first == second
     assert (tmp_path / "keys" / "seal.key").exists()
     assert len(seal_files.read_notes(tmp_path / "checkpoints.txt")) == 1
+
+
+def test_a_key_stands_whole_beside_nothing_else_and_is_not_made_twice(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "seal.key"
+    made = seal_files.make_key(path)
+    with pytest.raises(SealRefused, match="holds a key already"):
+        seal_files.make_key(path)
+    assert [each.name for each in path.parent.iterdir()] == ["seal.key"] and path.stat().st_mode & 0o777 == 0o600
+    assert seal_files.read_key(path).private_bytes_raw() == made.private_bytes_raw()
