@@ -8,19 +8,25 @@ from ledger.errors import SettingsError
 from pipelines.resources import SHIPPED, ExperimentFiles
 from tests.pipelines.conftest import ONE_TASK
 from training.lab import SMOLLM2
+from training.optimise.recipe import method_ids
 from training.worlds.source import source_of
 
 
 def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
     files = ExperimentFiles((SHIPPED,))
     assert list(files.paths()) == [
-        "class_worlds", "demo", "gymnasium", "mcp_notes", "openenv", "shop", "smoke", "textworld", "verifiers_tasks",
+        "class_worlds", "demo", "desk_rl", "gymnasium", "mcp_notes", "openenv", "shop", "smoke", "smollm2", "textworld", "verifiers_tasks",
     ]  # fmt: skip
     for name in files.paths():
         config = files.read(name)
         for collection in config.collect:
             worlds = collection.worlds or tuple({source.world for source in config.tasks})
             assert collection.policy == SMOLLM2 or all(collection.policy in source_of(world).scripts for world in worlds), collection
+        if config.train is not None:
+            scripts = [name for source in config.tasks for name in source_of(source.world).scripts]
+            traces = [trace.policy for stage in config.train.stages if stage.stage == "supervised" for trace in stage.traces]
+            assert {*config.train.evaluation.scripts, *traces} <= set(scripts)
+            assert method_ids(config.train)
 
 
 def test_the_smoke_experiment_needs_no_model_and_no_download() -> None:
