@@ -49,7 +49,7 @@ class VllmEngine:
         """
         check_weights(folder)
         began = time.monotonic()
-        self.spec = replace(self.spec, model=folder, version=version)
+        self.spec = replace(self.spec, model=folder, version=version, max_model_len=min(self.spec.max_model_len, context_of(folder)))
         self._running = engine.start(self.spec, self.home, say=self.say)
         served = engine.served_version(self._running)
         if served != version:
@@ -112,5 +112,16 @@ class VllmEngine:
 def probe_prompt(folder: Path, tokens: int) -> list[int]:
     """Token ids for a probe: the same for the same vocabulary and length, cut to what the model's context leaves room for."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    room = int(config.get("max_position_embeddings", tokens + PROBE_TOKENS + 1)) - PROBE_TOKENS - 1
-    return Random("probe").choices(range(int(config["vocab_size"])), k=max(1, min(tokens, room)))
+    return Random("probe").choices(range(int(config["vocab_size"])), k=max(1, min(tokens, context_of(folder) - PROBE_TOKENS - 1)))
+
+
+def context_of(folder: Path) -> int:
+    """Longest prompt and answer together that the policy in the folder was made for, in tokens.
+
+    Raises:
+        EngineFailed: its configuration does not say.
+    """
+    context = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+    if not isinstance(context, int) or context < 1:
+        raise EngineFailed(f"{folder} has max_position_embeddings {context!r}; allowed: a positive number")
+    return context

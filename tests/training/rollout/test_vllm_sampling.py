@@ -58,3 +58,9 @@ def test_a_probes_prompt_depends_on_vocabulary_and_length_alone(tmp_path: Path) 
     assert prompt == probe_prompt(tmp_path, 192)
     assert len(prompt) == 64 - 8 - 1
     assert set(prompt) <= set(range(50))
+
+
+def test_a_policy_without_a_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 50}))
+    with pytest.raises(EngineFailed, match="max_position_embeddings None"):
+        probe_prompt(tmp_path, 10)
