@@ -212,13 +212,13 @@ def measured(stage: str, policy: tuple[CausalLM, Tokenizer], drafts: Sequence[Bu
         )
 
 
-def trained(model: CausalLM, losses: Iterator[Tensor], steps: int, rate: float, name: str) -> float:
+def trained(model: CausalLM, losses: Iterator[Tensor], steps: int, rate: float, name: str, decay: float = 1.0) -> float:
     """CPU seconds of so many AdamW steps with a warm-up of 20 and linear decay to a twentieth."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     began, seen = time.process_time(), []
     for step, loss in enumerate(islice(losses, steps)):
         for group in optimiser.param_groups:
-            group["lr"] = rate * min(1.0, (step + 1) / 20) * max(0.05, 1 - step / steps)
+            group["lr"] = rate * min(1.0, (step + 1) / 20) * max(0.05, min(1.0, (1 - step / steps) / decay))
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -259,7 +259,8 @@ def reinforced(policy: tuple[CausalLM, Tokenizer], drafts: Sequence[BundleDraft]
         told = np.array([0.5 * r.share + 0.5 * r.passed if options.shaped else float(r.passed) for r in found])
         reward = told.reshape(options.groups, options.size)
         spread = reward.std(1, keepdims=True)
-        adv = np.where(spread > 1e-9, (reward - reward.mean(1, keepdims=True)) / (spread + 1e-6), 0.0).reshape(-1)
+        scale = spread + 1e-6 if options.std else 0.3
+        adv = np.where(spread > 1e-9, (reward - reward.mean(1, keepdims=True)) / scale, 0.0).reshape(-1)
         for part_number in range(options.updates):
             mine = range(part_number * len(found) // options.updates, (part_number + 1) * len(found) // options.updates)
             taken = [place for place in mine if adv[place] != 0]
@@ -302,6 +303,9 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--updates", type=int, default=1)
+    parser.add_argument("--std", type=int, default=1)
+    parser.add_argument("--decay", type=float, default=0.5)
+    parser.add_argument("--tries", type=int, default=6)
     parser.add_argument("--kept", default="")
     parser.add_argument("--rl-rate", type=float, default=1e-3)
     parser.add_argument("--validation", type=int, default=200)
@@ -309,10 +313,14 @@ def main() -> None:
     torch.set_num_threads(1)
     drafts = slice_tasks(options.tasks, 0, "train", judging=options.judging, rows=options.rows)
     held = slice_tasks(options.validation, 0, "validation", "instances", judging=options.judging, rows=options.rows)
-    said = [played(draft, WALKS["noisy_teacher"](draft, noise=options.noise))[1] for draft in drafts]
+    said = [
+        played(draft, WALKS["noisy_teacher"](draft, noise=options.noise, tries=number + 1))[1]
+        for number in range(options.tries)
+        for draft in drafts
+    ]
     texts = [text for draft in drafts for text in (draft.request["system"], draft.request["turns"][-1][0]["content"])]
     tokenizer = trained_tokenizer([*texts, *(text for lines in said for _, text in lines)])
-    rows = [row_of(tokenizer, draft, lines) for draft, lines in zip(drafts, said, strict=True)]
+    rows = [row_of(tokenizer, draft, lines) for draft, lines in zip(drafts * options.tries, said, strict=True)]
     config = llama_config(
         preset_of(options.preset), vocab_size=tokenizer.get_vocab_size(), end_id=tokenizer.token_to_id(END), pad_id=tokenizer.token_to_id(PAD)
     )  # fmt: skip
@@ -324,7 +332,9 @@ def main() -> None:
         measured("after rl", (model, tokenizer), held, options.seed, spent)
         return
     spent = trained(model, copying_losses(model, options.seed), options.copy_steps, options.rate, "copy")
-    spent += trained(model, imitation_losses(model, rows, options.batch_tokens, options.seed), options.sft_steps, options.rate, "sft")
+    spent += trained(
+        model, imitation_losses(model, rows, options.batch_tokens, options.seed), options.sft_steps, options.rate, "sft", options.decay
+    )
     if options.kept:
         torch.save(model.state_dict(), options.kept)
     measured("after sft", (model, tokenizer), held, options.seed, spent)
