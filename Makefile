@@ -24,7 +24,7 @@ $(READY): pyproject.toml .locks/$(PROFILE).txt
 system:
 	@.ci/system
 
-demo: $(READY)  ## the whole path: tasks, rollouts of a real model, verdicts, rewards; a second run adds nothing
+demo: $(READY)  ## the whole path: tasks, rollouts, verdicts, rewards, and a policy trained on them; a second run adds nothing
 	$(BIN)/tally demo
 
 test: $(READY) system check  ## everything that must pass: style, types, layers and the fast tests

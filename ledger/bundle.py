@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from ledger.canonical import digest
@@ -55,7 +56,7 @@ class Bundle:
     verifier_id: str
     harness_id: str
 
-    @property
+    @cached_property
     def part_digests(self) -> dict[str, str]:
         """Hex SHA-256 of each of the five parts."""
         return {
@@ -66,7 +67,7 @@ class Bundle:
             "harness": self.harness_id,
         }
 
-    @property
+    @cached_property
     def bundle_id(self) -> str:
         """Hex SHA-256 over the five part digests."""
         return digest(self.part_digests)

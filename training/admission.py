@@ -66,9 +66,9 @@ def admissions(ledger: LedgerHandle, of: Sequence[str] | None = None) -> dict[st
     return {name: _admission(sealed[name], decided.get(name), checked) for name in of if name in sealed}
 
 
-def admitted(ledger: LedgerHandle, *, split: Split | None = None) -> tuple[str, ...]:
-    """Ids of the admitted bundles, in the order of sealing; of one split when it is given."""
-    return tuple(item.bundle_id for item in admissions(ledger).values() if item.admitted and split in (None, item.split))
+def admitted(ledger: LedgerHandle, *, split: Split | None = None, of: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Ids of the admitted bundles, in the order of sealing, or of `of` when that is given; of one split when it is given."""
+    return tuple(item.bundle_id for item in admissions(ledger, of).values() if item.admitted and split in (None, item.split))
 
 
 def require_admitted(ledger: LedgerHandle, bundle_ids: Sequence[str], *, use: Use) -> None:

@@ -21,19 +21,24 @@ class AppliedUpdate:
     counters: dict[str, int | float]
 
 
-def applied_updates(ledger: LedgerHandle, run_id: str, places: Sequence[Place]) -> list[AppliedUpdate]:
+def applied_updates(
+    ledger: LedgerHandle, run_id: str, places: Sequence[Place], *, known: Sequence[AppliedUpdate] = ()
+) -> list[AppliedUpdate]:
     """The updates of a run that were applied, in order; each starts from the version that the one before it made.
 
+    Args:
+        known: the first of them, read before: an update that was applied stays so, and is not read again.
     Raises:
         TrainingBroken: one is missing in the middle, or does not start where the one before it ended.
     """
     ledger.barrier()
+    places = places[len(known) :]
     ids = [place.update_id(run_id) for place in places]
     found: dict[str, UpdateApplied] = {}
     for event in ledger.read_streams([f"update-{update_id}" for update_id in ids]):
         if isinstance(event.body, UpdateApplied) and event.body.part == 0:
             found[event.body.update_id] = event.body
-    chain: list[AppliedUpdate] = []
+    chain = list(known)
     for place, update_id in zip(places, ids, strict=True):
         body = found.pop(update_id, None)
         if body is None:

@@ -1,13 +1,13 @@
 """Rollouts that measure: model versions and fixed rules at tasks that nobody trains on. Writes the ledger."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from ledger.attempts import attempts
 from ledger.bundle import Bundle
 from ledger.errors import SettingsError
 from training import stages
 from training.lab import Lab
+from training.optimise.chain import AppliedUpdate
 from training.optimise.opened import Start, Training
 from training.optimise.rounds import RoundSampler, record_refresh
 from training.optimise.schedule import Place, place_of
@@ -21,28 +21,7 @@ FIXED_RULES = 0
 """The round of the fixed rules, which no update changes."""
 
 
-@dataclass(frozen=True)
-class EvaluationTasks:
-    """The tasks of an experiment's evaluation.
-
-    Attributes:
-        by_slice: slice to its bundles, in the order of the experiment's file.
-    """
-
-    by_slice: Mapping[str, tuple[Bundle, ...]]
-
-    @property
-    def bundles(self) -> tuple[Bundle, ...]:
-        """All of them."""
-        return tuple(bundle for bundles in self.by_slice.values() for bundle in bundles)
-
-    @property
-    def slices(self) -> dict[str, str]:
-        """Bundle id to slice."""
-        return {bundle.bundle_id: name for name, bundles in self.by_slice.items() for bundle in bundles}
-
-
-def evaluation_tasks(training: Training) -> EvaluationTasks:
+def evaluation_tasks(training: Training) -> list[Bundle]:
     """The bundles that the experiment is evaluated on: of the split of its file, and of each of its slices the first so many.
 
     Raises:
@@ -50,7 +29,7 @@ def evaluation_tasks(training: Training) -> EvaluationTasks:
     """
     table = training.table.evaluation
     there = [bundle for bundle in training.lab.bundles if bundle.draft.split == table.split]
-    by_slice: dict[str, tuple[Bundle, ...]] = {}
+    tasks: list[Bundle] = []
     for name in table.slices:
         found = [bundle for bundle in there if bundle.draft.provenance.get("slice") == name]
         if len(found) < table.tasks:
@@ -58,8 +37,8 @@ def evaluation_tasks(training: Training) -> EvaluationTasks:
                 f"slice {name!r} of split {table.split!r} has {len(found)} tasks; allowed: {table.tasks} or more, from [[tasks]] with"
                 f' options split = "{table.split}" and slice = "{name}"'
             )
-        by_slice[name] = tuple(found[: table.tasks])
-    return EvaluationTasks(by_slice)
+        tasks += found[: table.tasks]
+    return tasks
 
 
 def evaluated_places(training: Training) -> tuple[Place, ...]:
@@ -82,18 +61,11 @@ def evaluate_version(lab: Lab, label: str, sampler: RoundSampler, *, progress: P
         EngineFailed: engine and trainer do not agree on the version.
     """
     training = Training(lab)
-    since = lab.ledger.barrier()
     place = place_of(training.places, label)
     update = training.done(place)
     if update is None:
         raise SettingsError(f"{place.label} was not trained yet; allowed: an update that was applied")
-    groups = version_groups(training, place, update.after)
-    run = lab.run(place.round)
-    expected, open_slots = _slots(lab, run, groups)
-    if open_slots:
-        serve_version(training, place, update.after, sampler)
-        sampler.collect(lab, run, groups, progress=progress)
-    return _judged(lab, place.round, since, (expected, open_slots), progress)
+    return _measured(training, update, version_groups(training, update.after), sampler, progress)
 
 
 def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageReport:
@@ -115,15 +87,8 @@ def sample_through_server(lab: Lab, sampler: RoundSampler, tasks: int, *, progre
         EngineFailed: that engine does not agree with the trainer on the version.
     """
     training = Training(lab)
-    since = lab.ledger.barrier()
     update = training.chain()[-1]
-    groups = _served_groups(training, update.after, tasks)
-    run = lab.run(update.place.round)
-    expected, open_slots = _slots(lab, run, groups)
-    if open_slots:
-        serve_version(training, update.place, update.after, sampler)
-        sampler.collect(lab, run, groups, progress=progress)
-    return _judged(lab, update.place.round, since, (expected, open_slots), progress)
+    return _measured(training, update, _served_groups(training, update.after, tasks), sampler, progress)
 
 
 def is_sampled_through_server(lab: Lab, tasks: int) -> bool:
@@ -135,17 +100,17 @@ def is_sampled_through_server(lab: Lab, tasks: int) -> bool:
 
 def _served_groups(training: Training, version: str, tasks: int) -> list[Group]:
     policy = Policy(f"{training.lab.config.name}-served", version, version, sampling={"temperature": 1.0})
-    return [Group(bundle, policy, 1, "probe") for bundle in evaluation_tasks(training).bundles[:tasks]]
+    return [Group(bundle, policy, 1, "probe") for bundle in evaluation_tasks(training)[:tasks]]
 
 
-def version_groups(training: Training, place: Place, version: str) -> list[Group]:
+def version_groups(training: Training, version: str) -> list[Group]:
     """One group a task and temperature; greedy sampling needs one rollout, however many samples the file asks for."""
     table, tasks = training.table.evaluation, evaluation_tasks(training)
     groups: list[Group] = []
     for temperature in table.temperatures:
         name = f"{training.lab.config.name}-evaluated"
         policy = Policy(name, version, version, sampling={"temperature": temperature})
-        groups += [Group(bundle, policy, table.samples if temperature > 0 else 1, "probe") for bundle in tasks.bundles]
+        groups += [Group(bundle, policy, table.samples if temperature > 0 else 1, "probe") for bundle in tasks]
     return groups
 
 
@@ -158,7 +123,7 @@ def fixed_rule_groups(training: Training) -> list[Group]:
             if name not in source.scripts:
                 raise SettingsError(f"no policy {name!r} for world {world!r}; there is {', '.join(source.scripts)}")
             acting = policies.scripted(lab.ledger, name, source.scripts[name])
-            groups += [Group(bundle, acting, 1, "probe") for bundle in tasks.bundles if bundle.draft.world == world]
+            groups += [Group(bundle, acting, 1, "probe") for bundle in tasks if bundle.draft.world == world]
     return groups
 
 
@@ -168,6 +133,17 @@ def serve_version(training: Training, place: Place, version: str, sampler: Round
     score = learner_at(training, place, Start(version, folder, None)).score
     refreshed = sampler.engine.serve(folder, version, score=score, tolerance_nats=training.table.engine.probe_tolerance_nats)
     record_refresh(training.ledger, sampler.engine.engine_id, refreshed)
+
+
+def _measured(training: Training, update: AppliedUpdate, groups: Sequence[Group], sampler: RoundSampler, progress: Progress) -> StageReport:
+    """The groups of an update's version filled, which is served only where something is open, judged and rewarded."""
+    lab, place = training.lab, update.place
+    since, run = lab.ledger.barrier(), lab.run(place.round)
+    expected, open_slots = _slots(lab, run, groups)
+    if open_slots:
+        serve_version(training, place, update.after, sampler)
+        sampler.collect(lab, run, groups, progress=progress)
+    return _judged(lab, place.round, since, (expected, open_slots), progress)
 
 
 def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:

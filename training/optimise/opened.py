@@ -70,6 +70,7 @@ class Training:
         self.run_id = lab.run().run_id
         self.places = schedule(self.table)
         self.checkpoints = Checkpoints(lab.settings.data_dir / "models" / self.run_id)
+        self._chain: list[AppliedUpdate] = []
         self._recipes: dict[str, Recipe] = {}
         self._terms: dict[str, BoundTerm] = {}
         self.datasets: dict[str, Dataset] = {}
@@ -112,7 +113,8 @@ class Training:
 
     def chain(self) -> list[AppliedUpdate]:
         """The updates that were applied."""
-        return applied_updates(self.ledger, self.run_id, self.places)
+        self._chain = applied_updates(self.ledger, self.run_id, self.places, known=self._chain)
+        return list(self._chain)
 
     def done(self, place: Place) -> AppliedUpdate | None:
         """The update at a place; None when it was not applied yet."""

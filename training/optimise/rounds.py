@@ -71,7 +71,7 @@ def round_groups(training: Training, place: Place, version: str) -> tuple[Group,
                 f"round {place.label} was dispatched for bundle {strange[0]}; allowed: the training bundles of the experiment"
             )
         return tuple(Group(by_id[group.bundle_id], policy, stage.group_size) for group in known)
-    chosen = _drawn(training, place, [by_id[name] for name in admitted(training.ledger, split="train") if name in by_id])
+    chosen = _drawn(training, place, [by_id[name] for name in admitted(training.ledger, of=list(by_id))])
     if known and not {group.bundle_id for group in known} <= {bundle.bundle_id for bundle in chosen}:
         raise TrainingBroken(
             f"{len(known)} of {stage.groups} groups of {place.label} were dispatched, and other bundles are admitted since then"

@@ -34,8 +34,8 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
     stage = place.stage
     assert isinstance(stage, SupervisedStage)
     lab = training.lab
-    admitted_ids = set(admitted(training.ledger, split="train"))
-    bundles = [bundle for bundle in lab.bundles if bundle.draft.split == "train" and bundle.bundle_id in admitted_ids]
+    train = {bundle.bundle_id: bundle for bundle in lab.bundles if bundle.draft.split == "train"}
+    bundles = [train[bundle_id] for bundle_id in admitted(training.ledger, of=list(train))]
     if not bundles:
         raise SettingsError(f"stage {stage.name!r} has no admitted training bundle to take traces of; run the gates first")
     found: list[tuple[TraceSource, list[str]]] = []

@@ -5,14 +5,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from ledger.errors import EngineFailed
 from training.rollout.engine_spec import Engine, ask
 
-# Long enough to fill several cache blocks, so that a prefix cache with old keys and values would show.
-_PROBE_TEXT = "ticket 1 is open. ticket 2 is closed. ticket 3 is open. " * 8
-_PROBE_TOKENS = 8
+PROBE_BLOCKS = 6
+"""Length of a probe's prompt in cache blocks: shorter than one block nothing is cached, and old keys and values would not show."""
+PROBE_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ def refresh(engine: Engine, weights: Path, version: str, *, timeout_s: float = 6
     root = engine.root_url
     previous = served_version(engine)
     paused_before = bool(ask(f"{root}/is_paused")["is_paused"])
-    prompt: list[int] = ask(f"{root}/tokenize", {"model": engine.spec.served_name, "prompt": _PROBE_TEXT})["tokens"]
-    before = None if paused_before else _greedy(engine, prompt)
+    prompt = probe_prompt(weights, PROBE_BLOCKS * engine.spec.block_size)
+    before = None if paused_before else greedy(engine, prompt)
     paused_at = time.monotonic()
     ask(f"{root}/pause?mode=wait", post=True, timeout_s=timeout_s)
     ask(f"{root}/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(weights.resolve())}}, timeout_s=timeout_s)
@@ -71,10 +72,10 @@ def refresh(engine: Engine, weights: Path, version: str, *, timeout_s: float = 6
     ask(f"{root}/resume", post=True)
     paused_s = time.monotonic() - paused_at
     # The first pass fills the emptied cache and the second one reads it.
-    _greedy(engine, prompt)
-    ids, sampled = _greedy(engine, prompt)
-    cache_gap = _largest_gap(sampled, _score(engine, prompt, ids))
-    moved = _largest_gap(before[1], _score(engine, prompt, before[0])) if before else float("nan")
+    greedy(engine, prompt)
+    ids, sampled = greedy(engine, prompt)
+    cache_gap = _largest_gap(sampled, score(engine, prompt, ids))
+    moved = _largest_gap(before[1], score(engine, prompt, before[0])) if before else float("nan")
     return RefreshResult(version, previous, time.monotonic() - began, paused_s, True, moved, cache_gap)
 
 
@@ -102,20 +103,46 @@ def served_version(engine: Engine) -> str:
     return str(ask(f"{engine.root_url}/weight_info")["weight_version"])
 
 
-def _greedy(engine: Engine, prompt: list[int]) -> tuple[list[int], list[float]]:
-    choice = _complete(engine, prompt, _PROBE_TOKENS, {"logprobs": 0, "ignore_eos": True})
+def probe_prompt(folder: Path, tokens: int) -> list[int]:
+    """Token ids for a probe: the same for the same vocabulary and length, cut to what the model's context leaves room for."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return Random("probe").choices(range(int(config["vocab_size"])), k=max(1, min(tokens, context_of(folder) - PROBE_TOKENS - 1)))
+
+
+def context_of(folder: Path) -> int:
+    """Longest prompt and answer together that the policy in the folder was made for, in tokens.
+
+    Raises:
+        EngineFailed: its configuration does not say.
+    """
+    context = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+    if not isinstance(context, int) or context < 1:
+        raise EngineFailed(f"{folder} has max_position_embeddings {context!r}; allowed: a positive number")
+    return context
+
+
+def greedy(engine: Engine, prompt: Sequence[int]) -> tuple[list[int], list[float]]:
+    """The most likely next tokens, with their log-probabilities in nats; prefixes that are cached are used."""
+    choice = _complete(engine, prompt, PROBE_TOKENS, {"logprobs": 0, "ignore_eos": True})
     return choice["token_ids"], choice["logprobs"]["token_logprobs"]
 
 
-def _score(engine: Engine, prompt: list[int], ids: list[int]) -> list[float]:
+def score(engine: Engine, prompt: Sequence[int], ids: Sequence[int]) -> list[float]:
+    """Log-probabilities of `ids` after `prompt` in nats, computed without cached prefixes."""
     # vLLM computes prompt log-probabilities without the prefix cache.
-    choice = _complete(engine, prompt + ids, 1, {"prompt_logprobs": 0})
+    choice = _complete(engine, [*prompt, *ids], 1, {"prompt_logprobs": 0})
     columns = choice["prompt_logprobs"][len(prompt) :]
     return [column[str(token)]["logprob"] for token, column in zip(ids, columns, strict=True)]
 
 
-def _complete(engine: Engine, prompt: list[int], max_tokens: int, more: dict[str, Any]) -> dict[str, Any]:
-    body = {"model": engine.spec.served_name, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0.0, "return_token_ids": True}
+def _complete(engine: Engine, prompt: Sequence[int], max_tokens: int, more: dict[str, Any]) -> dict[str, Any]:
+    body = {
+        "model": engine.spec.served_name,
+        "prompt": list(prompt),
+        "max_tokens": max_tokens,
+        "temperature": 0.0,
+        "return_token_ids": True,
+    }
     answer: dict[str, Any] = ask(f"{engine.base_url}/completions", body | more, timeout_s=600.0)["choices"][0]
     return answer
 

@@ -1,26 +1,20 @@
 """vLLM as an engine to train from: one managed server, refreshed in place, probed against the trainer before it samples. Runs a process."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.errors import EngineFailed
 from training.rollout import engine
-from training.rollout.engine_refresh import check_weights
-from training.rollout.engine_spec import Engine, EngineSpec, ask
+from training.rollout.engine_refresh import PROBE_BLOCKS, check_weights, context_of, greedy, probe_prompt
+from training.rollout.engine_refresh import score as engine_score
+from training.rollout.engine_spec import Engine, EngineSpec
 from training.rollout.gateway_upstream import Upstream
 from training.rollout.sampling import EngineKind, Refreshed, TrainerScore
-
-PROBE_BLOCKS = 6
-"""Length of the probe's prompt in cache blocks: shorter than one block nothing is cached, and old keys and values would not show."""
-PROBE_TOKENS = 8
 
 
 class VllmEngine:
@@ -50,6 +44,7 @@ class VllmEngine:
         check_weights(folder)
         began = time.monotonic()
         self.spec = replace(self.spec, model=folder, version=version, max_model_len=min(self.spec.max_model_len, context_of(folder)))
+        before = engine.status(self.home)
         self._running = engine.start(self.spec, self.home, say=self.say)
         served = engine.served_version(self._running)
         if served != version:
@@ -61,23 +56,23 @@ class VllmEngine:
                 f"engine and trainer differ by {gap:.3g} nats on {version}; allowed: {tolerance_nats:g}. The server was stopped: its"
                 " weights or its cached prefixes are not those of the version"
             )
-        return Refreshed(version, True, gap, time.monotonic() - began)
+        # A server that has served this very version all along keeps its cache, and may.
+        kept = before.version == version and before.engine is not None and before.engine.pid == self._running.pid
+        return Refreshed(version, not kept, gap, time.monotonic() - began)
 
     def probe(self, score: TrainerScore) -> float:
         """Largest difference in nats between trainer and engine, over tokens sampled with a cached prefix and the same scored afresh."""
-        prompt = probe_prompt(self.spec.model, PROBE_BLOCKS * self.spec.block_size)
+        running, prompt = self._serving(), probe_prompt(self.spec.model, PROBE_BLOCKS * self.spec.block_size)
         # The first pass fills the cache, the second one samples over it.
-        self._greedy(prompt)
-        ids, sampled = self._greedy(prompt)
+        greedy(running, prompt)
+        ids, sampled = greedy(running, prompt)
         expected = score([*prompt, *ids], len(prompt))
         fresh = self.logprobs([*prompt, *ids], len(prompt))
         return float(max(np.abs(np.asarray(sampled) - expected).max(), np.abs(fresh - expected).max()))
 
     def logprobs(self, ids: Sequence[int], prompt: int) -> NDArray[np.float64]:
         """The engine's log-probabilities of `ids[prompt:]` in nats, computed without cached prefixes."""
-        answer = self._complete(list(ids), 1, {"prompt_logprobs": 0})
-        columns = answer["prompt_logprobs"][prompt : len(ids)]
-        return np.array([column[str(token)]["logprob"] for token, column in zip(ids[prompt:], columns, strict=True)])
+        return np.array(engine_score(self._serving(), ids[:prompt], ids[prompt:]))
 
     def upstream(self) -> Upstream:
         """The server as an upstream of the gateway.
@@ -97,31 +92,3 @@ class VllmEngine:
         if self._running is None:
             raise EngineFailed(f"the engine of {self.home} serves nothing yet; call serve first")
         return self._running
-
-    def _greedy(self, prompt: list[int]) -> tuple[list[int], list[float]]:
-        choice = self._complete(prompt, PROBE_TOKENS, {"logprobs": 0, "ignore_eos": True})
-        return choice["token_ids"], choice["logprobs"]["token_logprobs"]
-
-    def _complete(self, prompt: list[int], max_tokens: int, more: dict[str, Any]) -> dict[str, Any]:
-        running = self._serving()
-        body = {"model": self.spec.served_name, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0.0, "return_token_ids": True}
-        answer: dict[str, Any] = ask(f"{running.base_url}/completions", body | more, timeout_s=600.0)["choices"][0]
-        return answer
-
-
-def probe_prompt(folder: Path, tokens: int) -> list[int]:
-    """Token ids for a probe: the same for the same vocabulary and length, cut to what the model's context leaves room for."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Random("probe").choices(range(int(config["vocab_size"])), k=max(1, min(tokens, context_of(folder) - PROBE_TOKENS - 1)))
-
-
-def context_of(folder: Path) -> int:
-    """Longest prompt and answer together that the policy in the folder was made for, in tokens.
-
-    Raises:
-        EngineFailed: its configuration does not say.
-    """
-    context = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
-    if not isinstance(context, int) or context < 1:
-        raise EngineFailed(f"{folder} has max_position_embeddings {context!r}; allowed: a positive number")
-    return context

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ledger.errors import EngineFailed
 from training.rollout.engine import Engine, EngineSpec
+from training.rollout.engine_refresh import probe_prompt
 from training.rollout.sampling import SamplingEngine, TrainerScore
-from training.rollout.vllm_sampling import VllmEngine, probe_prompt
+from training.rollout.vllm_sampling import VllmEngine
 
 
 def torch_score(folder: Path) -> TrainerScore:
@@ -42,6 +43,8 @@ def test_engine_and_trainer_agree_before_and_after_a_refresh_and_stale_weights_a
     assert second.version == "changed"
     assert second.probe_gap_nats is not None
     assert second.probe_gap_nats < 1e-2
+    assert second.cache_reset is True
+    assert serving.serve(changed_dir, "changed").cache_reset is False
     assert serving.upstream().model_version == "changed"
     assert serving.probe(torch_score(smollm2_dir)) > 0.01
     serving.serve(smollm2_dir, "pretrained")
