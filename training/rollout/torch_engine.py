@@ -21,6 +21,7 @@ from training.rollout.torch_text import ChatText
 
 _PROBE = "probe"
 _PROBE_TOKENS = 96
+_CHUNK = 2 * ROWS
 _ROOM = 32
 """Tokens for which room is made beside the longest prompt of a batch; more is made when they are used up."""
 
@@ -163,7 +164,10 @@ class TorchEngine:
                         f"a prompt of {len(request.prompt)} tokens and an answer of {request.settings.max_tokens}; allowed: 1 or more, and"
                         f" {model.context} together"
                     )
-            return self._sampled(model, requests, began) if requests else []
+            found: dict[int, Sample] = {}
+            for numbers in self._chunks(requests):
+                found.update(zip(numbers, self._sampled(model, [requests[n] for n in numbers], began), strict=True))
+            return [found[n] for n in range(len(requests))]
 
     def release(self, key: str) -> None:
         """Forget a conversation's keys and values."""
@@ -210,6 +214,16 @@ class TorchEngine:
     def _check_scored(self, ids: Sequence[int], prompt: int) -> None:
         if not 0 < prompt < len(ids) <= self.context:
             raise EngineFailed(f"scoring from token {prompt} of {len(ids)}; allowed: from 1, and up to {self.context} tokens")
+
+    def _chunks(self, requests: Sequence[SampleRequest]) -> list[list[int]]:
+        """Numbers of the requests that are computed together: those of like shape, since what is computed is as wide as its widest."""
+        shapes = []
+        for request in requests:
+            known = self._kept.get(request.key)
+            new = len(request.prompt) - (0 if known is None else _shared(known.ids, np.asarray(request.prompt, np.int64)))
+            shapes.append((rounded(new, ROWS), len(request.prompt)))
+        order = sorted(range(len(requests)), key=shapes.__getitem__)
+        return [order[first : first + _CHUNK] for first in range(0, len(order), _CHUNK)]
 
     def _sampled(self, model: Llama, requests: Sequence[SampleRequest], began: float) -> list[Sample]:
         sampler = Sampler([request.settings for request in requests], [request.seed for request in requests])

@@ -45,6 +45,7 @@ class _Place:
         at: positions, shape (B, S).
         bias: 0 where a key may be seen and -inf elsewhere, shape (B, 1, 1, S, L).
         cos, sin: shape (B, S, 1, head size).
+        scores, weights: room for what each layer computes in turn, shape (B * key heads, groups * S, L).
     """
 
     rows: Tensor
@@ -52,6 +53,8 @@ class _Place:
     bias: Tensor
     cos: Tensor
     sin: Tensor
+    scores: Tensor
+    weights: Tensor
 
 
 class Llama:
@@ -109,7 +112,11 @@ class Llama:
         at = start[:, None] + torch.arange(length)
         seen = torch.arange(keys) <= at[:, :, None]
         bias = torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf)[:, None, None]
-        return _Place(torch.arange(len(start))[:, None], at, bias, self._cos[at][:, :, None], self._sin[at][:, :, None])
+        cos, sin = self._cos[at][:, :, None], self._sin[at][:, :, None]
+        room = len(start) * self.kv_heads, self.heads // self.kv_heads * length, keys
+        # Taken once: fresh memory for each layer costs more than what is computed in it.
+        scores, weights = torch.empty(room, dtype=self.dtype), torch.empty(room)
+        return _Place(torch.arange(len(start))[:, None], at, bias, cos, sin, scores, weights)
 
     def _attention(self, layer: _Layer, x: Tensor, kept: tuple[Tensor, Tensor], place: _Place) -> Tensor:
         batch, length = x.shape[:2]
@@ -123,9 +130,11 @@ class Llama:
         # Query heads of one key head stand together: (B * key heads, groups * S, size).
         query = turned[:, :, : self.heads].view(batch, length, self.kv_heads, groups, self.size)
         query = query.permute(0, 2, 3, 1, 4).reshape(batch * self.kv_heads, groups * length, self.size)
-        scores = torch.bmm(query, keys.flatten(0, 1).transpose(1, 2)).view(batch, self.kv_heads, groups, length, -1)
-        weights = torch.softmax(scores.float() * self.size**-0.5 + place.bias, -1).to(self.dtype)
-        mixed = _mixed(weights.view(batch * self.kv_heads, groups * length, -1), values.flatten(0, 1))
+        torch.bmm(query * self.size**-0.5, keys.flatten(0, 1).transpose(1, 2), out=place.scores)
+        scores = place.scores.float()
+        scores.view(batch, self.kv_heads, groups, length, -1).add_(place.bias)
+        torch.softmax(scores, -1, out=place.weights)
+        mixed = _mixed(place.weights.to(self.dtype), values.flatten(0, 1))
         mixed = mixed.view(batch, self.heads, length, self.size).transpose(1, 2).reshape(batch, length, -1)
         return F.linear(mixed, layer.out)
 
@@ -134,7 +143,7 @@ def _mixed(weights: Tensor, values: Tensor) -> Tensor:
     """`weights @ values`, `KEYS` keys at a time: in one product the order of adding would depend on how many keys there are."""
     mixed = torch.bmm(weights[:, :, :KEYS], values[:, :KEYS])
     for start in range(KEYS, values.shape[1], KEYS):
-        mixed = torch.baddbmm(mixed, weights[:, :, start : start + KEYS], values[:, start : start + KEYS])
+        mixed.baddbmm_(weights[:, :, start : start + KEYS], values[:, start : start + KEYS])
     return mixed
 
 
