@@ -13,10 +13,13 @@ from ledger.ledger import LedgerHandle
 
 
 @contextmanager
-def exclusive(ledger: LedgerHandle, name: str, *, wait_s: float = 20.0, all_projects: bool = False) -> Iterator[psycopg.Connection[Any]]:
+def exclusive(
+    ledger: LedgerHandle, name: str, *, wait_s: float = 20.0, all_projects: bool = False, shared: bool = False
+) -> Iterator[psycopg.Connection[Any]]:
     """Hold `name` in this ledger and project, or in all of its projects, waiting up to `wait_s` seconds for a dying holder.
 
-    The name is held while the connection that this gives lives: what is written over it is written by the holder.
+    The name is held while the connection that this gives lives: what is written over it is written by the holder. With `shared` it is
+    held beside others that share it, and beside nobody else.
 
     Raises:
         TallyError: another process holds it.
@@ -29,9 +32,10 @@ def exclusive(ledger: LedgerHandle, name: str, *, wait_s: float = 20.0, all_proj
         conn = psycopg.connect(ledger.url, autocommit=True)
     except psycopg.OperationalError as error:
         raise LedgerUnavailable(f"cannot hold {name!r}: {error}") from error
+    hold = f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}(%s)"
     with conn:
         deadline = time.monotonic() + wait_s
-        while conn.execute("SELECT pg_try_advisory_lock(%s)", (lock,)).fetchone() != (True,):
+        while conn.execute(hold, (lock,)).fetchone() != (True,):
             if time.monotonic() > deadline:
                 raise TallyError(f"{name} is held by another process; wait for it to end, or stop it")
             time.sleep(0.1)

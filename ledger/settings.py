@@ -24,6 +24,7 @@ class Settings(BaseSettings):
         subject_kek_file: 64 hexadecimal digits, the key around the subjects' keys; None keeps those as they are.
         statement_timeout_s: seconds that one statement may take; 0 for no limit.
         seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
+        processes: that work beside each other where work can be shared out; 0 for as many as there are cores.
         sandbox_allow_missing: names of protections, with commas, that hostile code may run without (`tally sandbox` lists them).
         witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """
@@ -41,6 +42,7 @@ class Settings(BaseSettings):
     secrets: Literal["off", "refuse", "encrypt"] = "encrypt"
     secret_patterns_file: Path | None = None
     subject_kek_file: Path | None = None
+    processes: int = Field(default=0, ge=0, le=256)
     statement_timeout_s: float = Field(default=600, ge=0, le=86400)
     seal_key_file: Path | None = None
     witness_file: Path | None = None

@@ -44,6 +44,8 @@ class Lab:
 
     def __init__(self, config: RunConfig, ledger: LedgerHandle, settings: Settings, *, say: Say = lambda _: None) -> None:
         self.config, self.ledger, self.settings, self.say = config, ledger, settings, say
+        self.crew: object | None = None
+        """What `training.crew` keeps for this laboratory."""
         self._open = ExitStack()
 
     def __enter__(self) -> "Lab":
@@ -51,6 +53,10 @@ class Lab:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.close()
+
+    def closing(self, callback: Callable[[], object]) -> None:
+        """Have something called when the laboratory closes."""
+        self._open.callback(callback)
 
     @cached_property
     def _opened(self) -> tuple[tuple[TaskSource, WorldSource, World[Any]], ...]:

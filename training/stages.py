@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ledger.attempts import attempts, counted
 from training.bundles import register, seal
+from training.crew import crew_of
 from training.lab import Lab
-from training.rollout.collect import Collected, Group, Run, collect
+from training.rollout.collect import Collected, Group, Run, Slot, collect
 from training.rollout.derive import Judged, derive
 from training.rollout.judge import Judging, judge
-from training.rollout.lockstep import collect_scripted
+from training.rollout.lockstep import Filled, collect_scripted, fill_scripted, joined
 from training.verifiers import verifiers
 
 Progress = Callable[[str, int, int], None]
@@ -104,9 +105,23 @@ def collect_scripts(
     total = sum(group.size for group in groups)
     # A world that has to be closed works in other processes, which can work at the same time.
     threaded = any(hasattr(lab.worlds[group.bundle.draft.world], "close") for group in groups)
+    crew = None if threaded else crew_of(lab, total)
+
+    async def shared(run: Run, slots: Sequence[Slot]) -> Filled:
+        assert crew is not None
+        return joined(await asyncio.to_thread(crew.each, _fill_scripted, slots, run))
+
     return asyncio.run(
-        collect_scripted(lab.bare_site(), run, groups, threaded=threaded, progress=lambda count: progress(what, count, total))
-    )
+        collect_scripted(
+            lab.bare_site(), run, groups, threaded=threaded, progress=lambda count: progress(what, count, total),
+            shared=None if crew is None else shared,
+        )
+    )  # fmt: skip
+
+
+def _fill_scripted(lab: Lab, slots: Sequence[Slot], run: Run) -> Filled:
+    """In a process that shares a collection."""
+    return asyncio.run(fill_scripted(lab.bare_site(), run, slots))
 
 
 async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Progress) -> Collected:
@@ -130,11 +145,21 @@ def verdicts(lab: Lab, *, round: int = 0, opinions: bool = True, progress: Progr
             todo = [(r.rollout_id, r.bundle_id) for r in known if r.world == world and judging.verdict_id(r.rollout_id) not in given]
             work.append((world, judging, todo))
     total = sum(len(todo) for _, _, todo in work)
-    created = sum(
-        judge(lab.ledger, todo, judging, lab.worlds[world], progress=lambda n: progress("verdicts", n, total))
-        for world, judging, todo in work
-    )
+    created = 0
+    for world, judging, todo in work:
+        crew = None if hasattr(lab.worlds[world], "close") else crew_of(lab, len(todo))
+        if crew is None:
+            created += judge(lab.ledger, todo, judging, lab.worlds[world], progress=lambda n: progress("verdicts", n, total))
+        else:
+            created += sum(crew.each(_judge, todo, world, judging.verifier.ref.method_id))
+            progress("verdicts", len(todo), total)
     return StageReport(since, lab.ledger.barrier(), {"rollouts": len(known), "already": len(given), "new": created})
+
+
+def _judge(lab: Lab, todo: Sequence[tuple[str, str]], world: str, verifier_id: str) -> int:
+    """In a process that shares the judging."""
+    judging = next(judging for judging in lab.judgings[world] if judging.verifier.ref.method_id == verifier_id)
+    return judge(lab.ledger, todo, judging, lab.worlds[world])
 
 
 def rewards(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:

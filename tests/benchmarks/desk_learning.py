@@ -256,7 +256,7 @@ def reinforced(policy: tuple[CausalLM, Tokenizer], drafts: Sequence[BundleDraft]
         group_drafts = [drafts[order.pop()] for _ in range(options.groups)]
         found = sampled(*policy, [draft for draft in group_drafts for _ in range(options.size)], 1.0, generator)
         passed = np.array([float(r.passed) for r in found])
-        told = np.array([0.5 * r.share + 0.5 * r.passed if options.shaped else float(r.passed) for r in found])
+        told = np.array([0.5 * r.share * (r.ended_by == "finished") + 0.5 * r.passed if options.shaped else float(r.passed) for r in found])
         reward = told.reshape(options.groups, options.size)
         spread = reward.std(1, keepdims=True)
         scale = spread + 1e-6 if options.std else 0.3
@@ -307,11 +307,14 @@ def main() -> None:
     parser.add_argument("--decay", type=float, default=0.5)
     parser.add_argument("--tries", type=int, default=6)
     parser.add_argument("--kept", default="")
+    parser.add_argument("--fresh", type=int, default=0, help="so many tasks without traces are reinforced; 0 for those with traces")
+    parser.add_argument("--more-steps", type=int, default=0, help="imitate for so many more steps instead of reinforcing")
     parser.add_argument("--rl-rate", type=float, default=1e-3)
     parser.add_argument("--validation", type=int, default=200)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    drafts = slice_tasks(options.tasks, 0, "train", judging=options.judging, rows=options.rows)
+    known = slice_tasks(options.tasks + options.fresh, 0, "train", judging=options.judging, rows=options.rows)
+    drafts, unseen = known[: options.tasks], known[options.tasks :] or known
     held = slice_tasks(options.validation, 0, "validation", "instances", judging=options.judging, rows=options.rows)
     said = [
         played(draft, WALKS["noisy_teacher"](draft, noise=options.noise, tries=number + 1))[1]
@@ -326,20 +329,22 @@ def main() -> None:
     )  # fmt: skip
     model = CausalLM(config).initialise(torch.Generator().manual_seed(options.seed))
     print(vars(options), f"parameters={sum(w.numel() for w in model.parameters())} vocabulary={config['vocab_size']}", flush=True)
+    policy = model, tokenizer
     if options.kept and Path(options.kept).exists():
         model.load_state_dict(torch.load(options.kept))
-        spent = reinforced((model, tokenizer), drafts, options)
-        measured("after rl", (model, tokenizer), held, options.seed, spent)
-        return
-    spent = trained(model, copying_losses(model, options.seed), options.copy_steps, options.rate, "copy")
-    spent += trained(
-        model, imitation_losses(model, rows, options.batch_tokens, options.seed), options.sft_steps, options.rate, "sft", options.decay
-    )
-    if options.kept:
-        torch.save(model.state_dict(), options.kept)
-    measured("after sft", (model, tokenizer), held, options.seed, spent)
-    spent += reinforced((model, tokenizer), drafts, options)
-    measured("after rl", (model, tokenizer), held, options.seed, spent)
+    else:
+        trained(model, copying_losses(model, options.seed), options.copy_steps, options.rate, "copy")
+        losses = imitation_losses(model, rows, options.batch_tokens, options.seed)
+        spent = trained(model, losses, options.sft_steps, options.rate, "sft", options.decay)
+        if options.kept:
+            torch.save(model.state_dict(), options.kept)
+        measured("after sft", policy, held, options.seed, spent)
+    if options.more_steps:
+        losses = imitation_losses(model, rows, options.batch_tokens, options.seed + 1)
+        spent = trained(model, losses, options.more_steps, options.rate, "more sft", options.decay)
+        measured("after more sft", policy, held, options.seed, spent)
+    else:
+        measured("after rl", policy, held, options.seed, reinforced(policy, unseen, options))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ledger.errors import SettingsError
+from training.crew import crew_of
 from training.lab import Lab
 from training.optimise.rounds import RoundSampler
-from training.rollout.collect import Collected, Group, Run, collect
+from training.rollout.collect import Collected, Group, Run, Slot, collect
 from training.rollout.engine import EngineSpec
-from training.rollout.lockstep import collect_lockstep
-from training.rollout.torch_engine import TorchEngine
+from training.rollout.lockstep import Filled, collect_lockstep, fill_sampled, joined
+from training.rollout.torch_engine import Served, TorchEngine, TorchEngineSpec
 from training.rollout.vllm_sampling import VllmEngine
 from training.stages import Progress
 
@@ -20,7 +21,7 @@ AT_ONCE = 256
 
 
 class TorchRounds:
-    """Rounds sampled in this process, all rollouts in lock-step."""
+    """Rounds sampled in lock-step: in this process, or in several that share them."""
 
     def __init__(self, engine: TorchEngine) -> None:
         self.engine = engine
@@ -32,8 +33,28 @@ class TorchRounds:
         return asyncio.run(self._collect(lab, run, groups, lambda count: progress(what, count, total)))
 
     async def _collect(self, lab: Lab, run: Run, groups: Sequence[Group], progress: Callable[[int], None]) -> Collected:
-        concurrency = min(AT_ONCE, sum(group.size for group in groups))
-        return await collect_lockstep(lab.bare_site(), run, groups, engine=self.engine, concurrency=concurrency, progress=progress)
+        count = sum(group.size for group in groups)
+        crew = crew_of(lab, count)
+
+        async def shared(run: Run, slots: Sequence[Slot]) -> Filled:
+            assert crew is not None
+            assert self.engine.serving is not None
+            return joined(await asyncio.to_thread(crew.each, _fill_sampled, slots, run, self.engine.spec, self.engine.serving))
+
+        return await collect_lockstep(
+            lab.bare_site(), run, groups, engine=self.engine, concurrency=min(AT_ONCE, count), progress=progress,
+            shared=None if crew is None else shared,
+        )  # fmt: skip
+
+
+_engines: dict[TorchEngineSpec, TorchEngine] = {}
+
+
+def _fill_sampled(lab: Lab, slots: Sequence[Slot], run: Run, spec: TorchEngineSpec, serving: Served) -> Filled:
+    """In a process that shares a round."""
+    engine = _engines.setdefault(spec, TorchEngine(spec.engine_id, dtype=spec.dtype, threads=spec.threads))
+    engine.serve_as(serving)
+    return asyncio.run(fill_sampled(lab.bare_site(), run, slots, engine=engine, concurrency=min(AT_ONCE, len(slots))))
 
 
 class VllmRounds:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -130,15 +130,27 @@ class _Work:
 
 
 @dataclass(frozen=True)
-class _Slot:
+class Slot:
+    """A place of a group that an attempt shall fill."""
+
     group: Group
     group_id: str
     slot: int
     attempt: int
 
 
+Fill = Callable[[Sequence[Slot]], Awaitable[list[str]]]
+"""Makes an attempt for each slot; gives the ids of rollouts whose tokens stay staged, as `Collected.unpacked` counts them."""
+
+
 async def collect(
-    site: Site, run: Run, groups: Sequence[Group], *, concurrency: int = 8, progress: Callable[[int], None] = lambda _: None
+    site: Site,
+    run: Run,
+    groups: Sequence[Group],
+    *,
+    concurrency: int = 8,
+    progress: Callable[[int], None] = lambda _: None,
+    elsewhere: Fill | None = None,
 ) -> Collected:
     """What was done so that every slot of every group has one counted attempt.
 
@@ -146,10 +158,14 @@ async def collect(
         groups: what to collect; a slot that is filled already is left alone.
         concurrency: rollouts under way at once.
         progress: called with the number of slots done since the last call.
+        elsewhere: has the slots filled by other processes, by means of `fill_slots`; None fills them here.
     Raises:
         TallyError: another process collects this run, or the ledger cannot be written.
     """
     with exclusive(site.ledger, f"run {run.run_id}"):
+        # Processes that fill slots for a dead collector end soon after it: nobody may go on with what is superseded next.
+        with exclusive(site.ledger, _slots_of(run)):
+            pass
         await _dispatch(site, run, groups)
         by_id = {run.group_id(group): group for group in groups}
         known = await asyncio.to_thread(attempts, site.ledger, list(by_id))
@@ -158,17 +174,38 @@ async def collect(
         slots = list(_open_slots(by_id, known))
         expected = sum(group.size for group in by_id.values())
         progress(expected - len(slots))
-        await _run_all(site, run, slots, concurrency, progress, unpacked=unpacked)
+        if elsewhere is not None:
+            unpacked += await elsewhere(slots)
+        else:
+            await _fill_all(site, run, slots, concurrency, progress, unpacked=unpacked)
         return Collected(expected, expected - len(slots), len(slots), superseded, len(unpacked))
 
 
-async def _run_all(
-    site: Site, run: Run, slots: Sequence[_Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
+async def fill_slots(
+    site: Site, run: Run, slots: Sequence[Slot], *, concurrency: int = 8, progress: Callable[[int], None] = lambda _: None
+) -> list[str]:
+    """Make an attempt for each slot, as another process's `collect` asks: it has dispatched their groups, and waits.
+
+    Raises:
+        TallyError: another process begins to collect this run, or the ledger cannot be written.
+    """
+    unpacked: list[str] = []
+    with exclusive(site.ledger, _slots_of(run), shared=True):
+        await _fill_all(site, run, slots, concurrency, progress, unpacked=unpacked)
+    return unpacked
+
+
+def _slots_of(run: Run) -> str:
+    return f"slots of run {run.run_id}"
+
+
+async def _fill_all(
+    site: Site, run: Run, slots: Sequence[Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
 ) -> None:
     gate = asyncio.Semaphore(concurrency)
     pool = site.pool or ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
 
-    async def fill(work: _Work, slot: _Slot) -> None:
+    async def fill(work: _Work, slot: Slot) -> None:
         async with gate:
             await _attempt(work, slot)
         progress(1)
@@ -193,7 +230,7 @@ def _session(site: Site) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None))
 
 
-def _seed_parts(run: Run, slot: _Slot, upstream: Upstream) -> tuple[str | int, ...]:
+def _seed_parts(run: Run, slot: Slot, upstream: Upstream) -> tuple[str | int, ...]:
     """What the seeds of a slot's calls are functions of. With keyed noise an attempt that is made again shall give the same tokens;
     elsewhere another attempt is another sample."""
     parts = (run.root_seed, run.run_id, run.round, run.twin_id(slot.group), slot.slot)
@@ -229,7 +266,7 @@ async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt], unpack
     return len(unfinished)
 
 
-def _open_slots(groups: Mapping[str, Group], known: Sequence[Attempt]) -> Iterator[_Slot]:
+def _open_slots(groups: Mapping[str, Group], known: Sequence[Attempt]) -> Iterator[Slot]:
     filled = {(attempt.group_id, attempt.slot) for attempt in known if attempt.counts}
     last: dict[tuple[str, int], int] = {}
     for attempt in known:
@@ -238,10 +275,10 @@ def _open_slots(groups: Mapping[str, Group], known: Sequence[Attempt]) -> Iterat
     for group_id, group in groups.items():
         for slot in range(group.size):
             if (group_id, slot) not in filled:
-                yield _Slot(group, group_id, slot, last.get((group_id, slot), 0) + 1)
+                yield Slot(group, group_id, slot, last.get((group_id, slot), 0) + 1)
 
 
-async def _attempt(work: _Work, slot: _Slot) -> None:
+async def _attempt(work: _Work, slot: Slot) -> None:
     """Run one attempt from its start to its one end. Whatever happens in between becomes how it ended, never a number."""
     site, run, group, policy = work.site, work.run, slot.group, slot.group.policy
     rollout_id = derived_id("rollout", run.run_id, slot.group_id, slot.slot, slot.attempt)
@@ -294,7 +331,7 @@ async def _script(site: Site, episode: Episode, script: Script, rollout_id: str)
     site.scripted.script(rollout_id, said[:-1], final_text=said[-1].content, by_request=bool(rewriting(site.harness.hooks)))
 
 
-def _started(site: Site, run: Run, slot: _Slot, rollout_id: str, upstream: Upstream) -> New:
+def _started(site: Site, run: Run, slot: Slot, rollout_id: str, upstream: Upstream) -> New:
     body = RolloutStarted(
         rollout_id=rollout_id, group_id=slot.group_id, bundle_id=slot.group.bundle.bundle_id, slot=slot.slot, attempt=slot.attempt,
         rollout_kind=slot.group.rollout_kind, participants=participants(slot.group.policy, upstream.kind, site.harness),

@@ -1,7 +1,8 @@
 """Collects rollouts in lock-step: of a policy on an engine in this process, or of scripted policies. Writes the ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from types import TracebackType
 from typing import Any, cast
@@ -9,11 +10,12 @@ from typing import Any, cast
 import aiohttp
 
 from ledger.errors import SettingsError
-from training.rollout.collect import Collected, Group, Run, Site, collect
+from training.rollout.collect import Collected, Group, Run, Site, Slot, collect, fill_slots
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.lockstep_answers import Answers, Played, Sampled, Spent
 from training.rollout.lockstep_gateway import LockstepGateway
 from training.rollout.lockstep_session import LockstepSession
+from training.rollout.policies import Policy
 from training.rollout.sampling_calls import BatchedEngine, settings_of
 from training.rollout.scripts import Scripts
 
@@ -25,6 +27,23 @@ class CollectedInLockstep(Collected):
     spent: Spent = field(default_factory=Spent)
 
 
+@dataclass(frozen=True)
+class Filled:
+    """What filling slots in lock-step gave: rollouts whose tokens stay staged, and where the time went."""
+
+    unpacked: tuple[str, ...]
+    spent: Spent
+
+
+def joined(parts: Sequence[Filled]) -> Filled:
+    """What several processes filled, together."""
+    return Filled(tuple(name for part in parts for name in part.unpacked), sum((part.spent for part in parts), Spent()))
+
+
+Shared = Callable[[Run, Sequence[Slot]], Awaitable[Filled]]
+"""Has slots filled by other processes, by means of `fill_sampled` or `fill_scripted`."""
+
+
 async def collect_lockstep(
     site: Site,
     run: Run,
@@ -34,12 +53,14 @@ async def collect_lockstep(
     concurrency: int = 256,
     threaded: bool = False,
     progress: Callable[[int], None] = lambda _: None,
+    shared: Shared | None = None,
 ) -> CollectedInLockstep:
     """What was done so that every slot of every group has one counted attempt; as `collect`, sampled in batches.
 
     With the worlds' own randomness keyed as it is, the tokens of a slot are a function of the weights, the run, the round, the group and
     the slot: not of the attempt, nor of the other rollouts. So a collection that was killed and goes on gives what one that was not
-    killed gives. Rollouts with planted faults are the exception, since those are drawn for each attempt.
+    killed gives, and processes that share the work what one alone gives. Rollouts with planted faults are the exception, since those
+    are drawn for each attempt.
 
     Args:
         site: its gateway, appender and upstreams are not used.
@@ -48,6 +69,7 @@ async def collect_lockstep(
         concurrency: rollouts under way at once; all of them wait for the slowest of them before each batch.
         threaded: worlds work in threads, for those that wait for other processes; without, they work in the event loop.
         progress: called with the number of slots done since the last call.
+        shared: fills the slots with engines that serve the same; None fills them here.
     Raises:
         SettingsError: a policy that the engine does not serve, or a sampling field that it does not honour.
         TallyError: as `collect`.
@@ -59,11 +81,8 @@ async def collect_lockstep(
         settings_of(policy.sampling)
     if version is None:
         return CollectedInLockstep(0, 0, 0, 0)
-    answers = Sampled(engine, clock=site.ledger.clock)
-    upstream = Upstream(answers.address, version, kind="torch", logprobs_mode=engine.logprobs_mode)
     whole = [replace(group, policy=replace(group.policy, stream=False)) for group in groups]
-    inside = replace(site, upstreams={version: upstream}, pool=None if threaded else Inline())
-    return await _together(inside, run, whole, answers, concurrency=concurrency, progress=progress)
+    return await _collect(_sampled(site, engine, threaded), run, whole, concurrency=concurrency, progress=progress, shared=shared)
 
 
 async def collect_scripted(
@@ -74,39 +93,98 @@ async def collect_scripted(
     concurrency: int = 64,
     threaded: bool = False,
     progress: Callable[[int], None] = lambda _: None,
+    shared: Shared | None = None,
 ) -> CollectedInLockstep:
     """What was done so that every slot of every group of scripted policies has one counted attempt; as `collect`, with its events.
 
     Args:
         site: its gateway, appender, scripts and upstreams are not used.
-        concurrency, threaded, progress: as in `collect_lockstep`.
+        concurrency, threaded, progress, shared: as in `collect_lockstep`.
     Raises:
         SettingsError: a policy that is not scripted.
         TallyError: as `collect`.
     """
-    for policy in (group.policy for group in groups):
+    _check_scripted(group.policy for group in groups)
+    versions = {group.policy.model_version for group in groups}
+    return await _collect(_played(site, versions, threaded), run, groups, concurrency=concurrency, progress=progress, shared=shared)
+
+
+async def fill_sampled(
+    site: Site, run: Run, slots: Sequence[Slot], *, engine: BatchedEngine, concurrency: int = 256, threaded: bool = False
+) -> Filled:
+    """Fill slots for the `collect_lockstep` of another process, with an engine of this one."""
+    place = _sampled(site, engine, threaded)
+    return await _fill(place, run, slots, concurrency=concurrency)
+
+
+async def fill_scripted(site: Site, run: Run, slots: Sequence[Slot], *, concurrency: int = 64, threaded: bool = False) -> Filled:
+    """Fill slots for the `collect_scripted` of another process."""
+    place = _played(site, {slot.group.policy.model_version for slot in slots}, threaded)
+    return await _fill(place, run, slots, concurrency=concurrency)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A site, and who answers the calls that are made there."""
+
+    site: Site
+    answers: Answers
+
+
+def _sampled(site: Site, engine: BatchedEngine, threaded: bool) -> _Place:
+    answers = Sampled(engine, clock=site.ledger.clock)
+    assert engine.version is not None
+    upstream = Upstream(answers.address, engine.version, kind="torch", logprobs_mode=engine.logprobs_mode)
+    return _Place(replace(site, upstreams={engine.version: upstream}, pool=None if threaded else Inline()), answers)
+
+
+def _played(site: Site, versions: Collection[str], threaded: bool) -> _Place:
+    answers = Played(Scripts())
+    upstreams = {version: Upstream(answers.address, version, kind="scripted") for version in versions}
+    return _Place(replace(site, scripted=answers.scripts, upstreams=upstreams, pool=None if threaded else Inline()), answers)
+
+
+def _check_scripted(policies: Iterable[Policy]) -> None:
+    for policy in policies:
         if policy.script is None:
             raise SettingsError(f"policy {policy.name!r} is sampled; allowed here: scripted ones")
-    scripts = Scripts()
-    answers = Played(scripts)
-    versions = {group.policy.model_version for group in groups}
-    upstreams = {version: Upstream(answers.address, version, kind="scripted") for version in versions}
-    inside = replace(site, scripted=scripts, upstreams=upstreams, pool=None if threaded else Inline())
-    return await _together(inside, run, groups, answers, concurrency=concurrency, progress=progress)
 
 
-async def _together(
-    site: Site, run: Run, groups: Sequence[Group], answers: Answers, *, concurrency: int, progress: Callable[[int], None]
+async def _collect(
+    place: _Place, run: Run, groups: Sequence[Group], *, concurrency: int, progress: Callable[[int], None], shared: Shared | None
 ) -> CollectedInLockstep:
-    gateway = LockstepGateway(site.ledger, answers)
+    spent = Spent()
+
+    async def elsewhere(slots: Sequence[Slot]) -> list[str]:
+        nonlocal spent
+        assert shared is not None
+        filled = await shared(run, slots)
+        spent = filled.spent
+        progress(len(slots))
+        return list(filled.unpacked)
+
+    async with _standing(place) as (site, gateway):
+        apart = None if shared is None else elsewhere
+        done = await collect(site, run, groups, concurrency=concurrency, progress=progress, elsewhere=apart)
+        spent += gateway.spent
+    return CollectedInLockstep(**{item.name: getattr(done, item.name) for item in fields(done)}, spent=spent)
+
+
+async def _fill(place: _Place, run: Run, slots: Sequence[Slot], *, concurrency: int) -> Filled:
+    async with _standing(place) as (site, gateway):
+        unpacked = await fill_slots(site, run, slots, concurrency=concurrency)
+    return Filled(tuple(unpacked), gateway.spent)
+
+
+@asynccontextmanager
+async def _standing(place: _Place) -> AsyncIterator[tuple[Site, LockstepGateway]]:
+    gateway = LockstepGateway(place.site.ledger, place.answers)
     # Both stand in for what `collect` uses of the real ones: registration, calls and URLs, and posting a request.
     there = cast(Gateway, gateway), cast(aiohttp.ClientSession, LockstepSession(gateway))
     try:
-        inside = replace(site, appender=gateway.appender, gateway=there[0], session=there[1])
-        done = await collect(inside, run, groups, concurrency=concurrency, progress=progress)
+        yield replace(place.site, appender=gateway.appender, gateway=there[0], session=there[1]), gateway
     finally:
         await gateway.close()
-    return CollectedInLockstep(**{item.name: getattr(done, item.name) for item in fields(done)}, spent=gateway.spent)
 
 
 class Inline(Executor):

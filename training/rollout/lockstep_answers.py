@@ -37,6 +37,9 @@ class Spent:
     record_s: float = 0.0
     commit_s: float = 0.0
 
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
     def __str__(self) -> str:
         return ", ".join(
             f"{f.name} {value:.3f}" if isinstance(value := getattr(self, f.name), float) else f"{f.name} {value}" for f in fields(self)

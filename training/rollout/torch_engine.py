@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,30 @@ class _Kept:
     ids: NDArray[np.int64]
     cache: Tensor
     row: int
+
+
+class TorchEngineSpec(NamedTuple):
+    """How an engine is made: as the arguments of `TorchEngine`."""
+
+    engine_id: str
+    dtype: str | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class Served:
+    """What an engine serves, for another that shall serve the same.
+
+    Attributes:
+        folder, version: of the weights.
+        scores: the trainer's log-probabilities on the probe; None where it gave none.
+        tolerance_nats: largest gap between them and the engine's.
+    """
+
+    folder: Path
+    version: str
+    scores: NDArray[np.float64] | None
+    tolerance_nats: float
 
 
 @dataclass
@@ -83,6 +107,7 @@ class TorchEngine:
     def __init__(self, engine_id: str = "torch", *, dtype: str | None = None, threads: int = 1) -> None:
         self.engine_id, self._dtype, self._threads = engine_id, dtype, threads
         self.version: str | None = None
+        self.serving: Served | None = None
         self._served: tuple[Llama, ChatText] | None = None
         self._kept: dict[str, _Kept] = {}
 
@@ -100,17 +125,33 @@ class TorchEngine:
         began = time.monotonic()
         self.close()
         self._load(folder)
-        gap = None if score is None else self.probe(score)
+        scores: list[NDArray[np.float64]] = []
+        gap = None if score is None else self.probe(_kept_scores(score, scores))
         if gap is not None and not gap <= tolerance_nats:
             self.close()
             raise EngineFailed(f"engine and trainer differ by {gap:.3g} nats on the probe of {version}; allowed: {tolerance_nats:g}")
-        self.version = version
+        self.version, self.serving = version, Served(folder, version, scores[0] if scores else None, tolerance_nats)
         return Refreshed(version, True, gap, time.monotonic() - began)
+
+    @property
+    def spec(self) -> TorchEngineSpec:
+        """How this engine was made."""
+        return TorchEngineSpec(self.engine_id, self._dtype, self._threads)
 
     def close(self) -> None:
         """Let go of the weights and of all that is cached."""
-        self.version, self._served = None, None
+        self.version, self.serving, self._served = None, None, None
         self._kept.clear()
+
+    def serve_as(self, other: Served) -> None:
+        """Serve what another engine serves, if this one does not yet, with the same probe.
+
+        Raises:
+            EngineFailed: as `serve`.
+        """
+        if self.version != other.version:
+            score = None if other.scores is None else _given(other.scores)
+            self.serve(other.folder, other.version, score=score, tolerance_nats=other.tolerance_nats)
 
     def probe(self, score: TrainerScore) -> float:
         """Largest difference in nats between this engine's and the trainer's log-probabilities of the same random tokens.
@@ -287,6 +328,21 @@ class TorchEngine:
         logits = model.logits(model.hidden(ids, opened.at, opened.cache[:, :, :, :, : rounded(longest, KEYS)])[:, 0])
         opened.at[opened.places] += 1
         return logits
+
+
+def _kept_scores(score: TrainerScore, into: list[NDArray[np.float64]]) -> TrainerScore:
+    def kept(ids: Sequence[int], prompt: int) -> NDArray[np.float64]:
+        into.append(np.asarray(score(ids, prompt), np.float64))
+        return into[-1]
+
+    return kept
+
+
+def _given(scores: NDArray[np.float64]) -> TrainerScore:
+    def known(ids: Sequence[int], prompt: int) -> NDArray[np.float64]:
+        return scores
+
+    return known
 
 
 def _shared(known: NDArray[np.int64], prompt: NDArray[np.int64]) -> int:
