@@ -130,6 +130,11 @@ class Lab:
         """Those that the experiment's file has the gates look at."""
         return tuple(bundle for tasks, bundles in self._by_source if tasks.gated for bundle in bundles)
 
+    def training_bundles(self, stage: str) -> dict[str, Bundle]:
+        """The bundles that a stage learns from, by id, in the order of the experiment's file."""
+        mine = [bundles for tasks, bundles in self._by_source if stage in tasks.stages or not tasks.stages]
+        return {bundle.bundle_id: bundle for bundles in mine for bundle in bundles if bundle.draft.split == "train"}
+
     @cached_property
     def _by_source(self) -> tuple[tuple[TaskSource, tuple[Bundle, ...]], ...]:
         made = []

@@ -24,6 +24,7 @@ class TaskSource(Table):
         options: what the world further takes, such as BFCL's category.
         gated: whether the gates look at these tasks; what they do not look at can be attempted and is never trained on.
         verifier: which of the world's verifiers is the bundles' own; the world's first when None.
+        stages: names of the stages that learn from these tasks, where they are of the training split; all stages when empty.
     """
 
     world: str
@@ -32,6 +33,7 @@ class TaskSource(Table):
     options: dict[str, Any] = Field(default_factory=dict)
     gated: bool = True
     verifier: str | None = None
+    stages: tuple[str, ...] = ()
 
     @field_validator("world")
     @classmethod
@@ -103,6 +105,10 @@ class RunConfig(Table):
     def _does_something(self) -> "RunConfig":
         if not self.collect and self.train is None:
             raise ValueError("it neither collects nor trains; give [[collect]] or [train]")
+        known = [stage.name for stage in self.train.stages] if self.train is not None else []
+        for name in (name for tasks in self.tasks for name in tasks.stages):
+            if name not in known:
+                raise ValueError(f"tasks name stage {name!r}; the experiment has {', '.join(known) or 'no stages'}")
         return self
 
 

@@ -252,11 +252,13 @@ def reinforced(policy: tuple[CausalLM, Tokenizer], drafts: Sequence[BundleDraft]
     optimiser = torch.optim.AdamW(model.parameters(), lr=options.rl_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     began = time.process_time()
     for number in range(options.rounds):
+        for group in optimiser.param_groups:
+            group["lr"] = options.rl_rate * (max(0.05, 1 - number / options.rounds) if options.rl_decay else 1.0)
         order = order if len(order) >= options.groups else rng.sample(range(len(drafts)), len(drafts))
         group_drafts = [drafts[order.pop()] for _ in range(options.groups)]
         found = sampled(*policy, [draft for draft in group_drafts for _ in range(options.size)], 1.0, generator)
         passed = np.array([float(r.passed) for r in found])
-        told = np.array([0.5 * r.share * (r.ended_by == "finished") + 0.5 * r.passed if options.shaped else float(r.passed) for r in found])
+        told = np.array([(1 - options.success) * r.share * (r.ended_by == "finished") + options.success * r.passed if options.shaped else float(r.passed) for r in found])
         reward = told.reshape(options.groups, options.size)
         spread = reward.std(1, keepdims=True)
         scale = spread + 1e-6 if options.std else 0.3
@@ -309,6 +311,8 @@ def main() -> None:
     parser.add_argument("--kept", default="")
     parser.add_argument("--fresh", type=int, default=0, help="so many tasks without traces are reinforced; 0 for those with traces")
     parser.add_argument("--more-steps", type=int, default=0, help="imitate for so many more steps instead of reinforcing")
+    parser.add_argument("--success", type=float, default=0.5, help="weight of success in the shaped reward")
+    parser.add_argument("--rl-decay", type=int, default=0)
     parser.add_argument("--rl-rate", type=float, default=1e-3)
     parser.add_argument("--validation", type=int, default=200)
     options = parser.parse_args()

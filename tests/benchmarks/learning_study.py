@@ -39,8 +39,7 @@ TIMES = "learning_study.json"
 def configured(base: RunConfig, seed: int, tasks: int, slices: Sequence[str]) -> RunConfig:
     """The experiment of a seed, measured on so many test tasks of each slice."""
     assert base.train is not None
-    train_tasks, measured = base.tasks
-    sources = [train_tasks]
+    *sources, measured = base.tasks
     for name in slices:
         options = {**measured.options, "split": "test", "slice": name}
         sources.append(TaskSource.model_validate({**measured.model_dump(), "count": tasks, "options": options}))
@@ -87,16 +86,21 @@ def spent_on_imitation(settings: Settings, seed: int, total_s: float) -> float:
 
 
 def prepared(lab: Lab) -> None:
-    """Tasks sealed and gated, traces recorded."""
-    stages.worlds(lab)
-    stages.task_bundles(lab)
-    bundle_stages.world_checks(lab)
-    bundle_stages.bundle_checks(lab)
+    """Tasks sealed and gated, traces recorded, copying learnt."""
+    gated(lab)
     trainer.supervised_traces(lab)
     training = Training(lab)
     first = next((place for place in training.places if place.stage.stage == "copy" and place.index + 1 == place.of), None)
     if first is not None and training.done(first) is None:
         trainer.train(lab, open_sampler, until=first)
+
+
+def gated(lab: Lab) -> None:
+    """Tasks sealed and looked at by the gates; those of one seed are those of all."""
+    stages.worlds(lab)
+    stages.task_bundles(lab)
+    bundle_stages.world_checks(lab)
+    bundle_stages.bundle_checks(lab)
 
 
 def measured(lab: Lab, labels: Sequence[str], *, fixed: bool = False) -> None:
@@ -223,7 +227,8 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", help="run these seeds here, without a report")
     parser.add_argument("--report", action="store_true", help="print the report alone")
     options = parser.parse_args()
-    settings, base = Settings(), read_run_config(options.experiment)
+    # The processes of a seed's own would be left out of its CPU time.
+    settings, base = Settings(processes=1) if options.only else Settings(), read_run_config(options.experiment)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     configs = [configured(base, seed, options.tasks, options.slices) for seed in options.only or range(1, options.seeds + 1)]
     if options.only:
@@ -232,7 +237,7 @@ def main() -> None:
         return
     if not options.report:
         with connect(settings) as ledger, Lab(configs[0], ledger, settings) as lab:
-            stages.worlds(lab)
+            gated(lab)
         shares = [[str(config.seed) for config in configs[first :: options.processes]] for first in range(options.processes)]
         command = [sys.executable, "-m", "tests.benchmarks.learning_study", *sys.argv[1:], "--only"]
         running = [subprocess.Popen([*command, *share]) for share in shares if share]

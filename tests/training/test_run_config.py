@@ -21,6 +21,7 @@ def test_shipped_experiments_are_read(path: Path) -> None:
     [
         (GOOD + "size = 0\n", r"collect\.0\.size.*seen 0"), (GOOD.replace("ticket_desk", "mars"), "tasks.0.world.*'mars'"),
         (GOOD + "polcy = 1\n", "polcy"), ("name = ", "is not TOML"), (GOOD.replace("seed = 1", ""), "seed.*required"), ("", "name"),
+        (GOOD.replace("count = 2", 'count = 2\nstages = ["rl"]'), "stage 'rl'; the experiment has no stages"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_naming_the_place_and_the_value(tmp_path: Path, text: str, told: str) -> None:

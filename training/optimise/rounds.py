@@ -63,7 +63,7 @@ def round_groups(training: Training, place: Place, version: str) -> tuple[Group,
     """
     stage = _stage(place)
     policy = Policy(training.lab.config.name, version, version, sampling={"temperature": stage.temperature}, trainable=True)
-    by_id = {bundle.bundle_id: bundle for bundle in training.lab.bundles if bundle.draft.split == "train"}
+    by_id = training.lab.training_bundles(stage.name)
     known = [group for group in dispatched(training.ledger, training.run_id, place.round) if group.policy == policy.name]
     if len(known) == stage.groups:
         if strange := [group.bundle_id for group in known if group.bundle_id not in by_id]:

@@ -34,7 +34,7 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
     stage = place.stage
     assert isinstance(stage, SupervisedStage)
     lab = training.lab
-    train = {bundle.bundle_id: bundle for bundle in lab.bundles if bundle.draft.split == "train"}
+    train = lab.training_bundles(stage.name)
     bundles = [train[bundle_id] for bundle_id in admitted(training.ledger, of=list(train))]
     if not bundles:
         raise SettingsError(f"stage {stage.name!r} has no admitted training bundle to take traces of; run the gates first")

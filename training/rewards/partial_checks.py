@@ -10,6 +10,8 @@ from training.rewards._judged import NO_EVIDENCE
 def partial_checks(view_R: Sequence[JudgedRollout], *, success: float = 0.5) -> Scored:
     """(1 - success) × share of the further checks that passed + success × whether the verdict passed; None where nothing was decided.
 
+    A rollout that a limit ended gets nothing for its checks: what it left undone may have passed them.
+
     Further checks are finer than the conditions that success requires, such as one a ticket. Doing nothing can pass many of them, so
     success is to be reported beside this reward, never this reward alone.
 
@@ -43,6 +45,8 @@ def partial_checks(view_R: Sequence[JudgedRollout], *, success: float = 0.5) -> 
                 else "there are no further checks, or not every one was decided"
             )
         else:
-            value.append((1 - success) * share + success * whole)
-            reason.append("every condition passed" if rollout.passed else f"{sum(decided)} of {len(decided)} checks passed")
+            finished = rollout.ended_by == "finished"
+            value.append((1 - success) * share * finished + success * whole)
+            told = "every condition passed" if rollout.passed else f"{sum(decided)} of {len(decided)} checks passed"
+            reason.append(told if finished else f"{told}, none of which count: {rollout.ended_by}")
     return Scored(tuple(value), tuple(reason), {name: tuple(values) for name, values in terms.items()})

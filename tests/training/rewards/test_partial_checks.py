@@ -1,5 +1,7 @@
 """The outcome reward shaped by further checks."""
 
+from dataclasses import replace
+
 import pytest
 
 from ledger.errors import MethodError
@@ -7,7 +9,7 @@ from training.rewards import JudgedRollout, rewards
 
 rule = rewards["partial_checks"]
 HALF = JudgedRollout("finished", False, "completed", {"all": False}, {"C1": True, "C2": False, "C3": False, "C4": True})
-WHOLE = JudgedRollout("turn_limit", True, "completed", {"all": True}, {"C1": True, "C2": True})
+WHOLE = JudgedRollout("finished", True, "completed", {"all": True}, {"C1": True, "C2": True})
 
 
 def test_share_and_success_by_hand() -> None:
@@ -15,6 +17,12 @@ def test_share_and_success_by_hand() -> None:
     assert scored.value_R == (0.25, 1.0) and scored.reason_R[0] == "2 of 4 checks passed"
     assert rule([HALF, WHOLE], success=0.0).value_R == (0.5, 1.0)
     assert rule([HALF, WHOLE], success=1.0).value_R == (0.0, 1.0)
+
+
+def test_checks_of_what_a_limit_ended_are_worth_nothing() -> None:
+    scored = rule([replace(HALF, ended_by="token_limit"), replace(WHOLE, ended_by="turn_limit")])
+    assert scored.value_R == (0.0, 0.5)
+    assert scored.reason_R[0] == "2 of 4 checks passed, none of which count: token_limit"
 
 
 def test_what_was_not_decided_has_no_number() -> None:
