@@ -308,6 +308,7 @@ def main() -> None:
     parser.add_argument("--std", type=int, default=1)
     parser.add_argument("--decay", type=float, default=0.5)
     parser.add_argument("--tries", type=int, default=6)
+    parser.add_argument("--lapse", type=float, default=0.0)
     parser.add_argument("--kept", default="")
     parser.add_argument("--fresh", type=int, default=0, help="so many tasks without traces are reinforced; 0 for those with traces")
     parser.add_argument("--more-steps", type=int, default=0, help="imitate for so many more steps instead of reinforcing")
@@ -321,7 +322,7 @@ def main() -> None:
     drafts, unseen = known[: options.tasks], known[options.tasks :] or known
     held = slice_tasks(options.validation, 0, "validation", "instances", judging=options.judging, rows=options.rows)
     said = [
-        played(draft, WALKS["noisy_teacher"](draft, noise=options.noise, tries=number + 1))[1]
+        played(draft, WALKS["noisy_teacher"](draft, noise=options.noise, lapse=options.lapse, tries=number + 1))[1]
         for number in range(options.tries)
         for draft in drafts
     ]

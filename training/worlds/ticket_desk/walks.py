@@ -17,19 +17,21 @@ from training.worlds.ticket_desk.state import state_of
 FIXED_HOURS = 24
 
 
-def noisy_teacher(draft: BundleDraft, *, noise: float = 0.5, tries: int = 1) -> list[AssistantTurn]:
-    """The reference, but each listed ticket that is not due is treated as if it were with probability `noise`; traversal and writing
-    are always right, so a policy that imitates it can do everything and only has to learn when not to.
+def noisy_teacher(draft: BundleDraft, *, noise: float = 0.5, lapse: float = 0.0, tries: int = 1) -> list[AssistantTurn]:
+    """The reference, but each listed ticket that is not due is treated as if it were with probability `noise`, and each that is due is
+    left alone with probability `lapse`; traversal and writing are always right, so a policy that imitates it can do everything and only
+    has to learn when to.
 
     Args:
-        noise: from 0 to 1.
+        noise, lapse: from 0 to 1.
         tries: the task's how manieth rollout this is, from 1; with the task's name it decides which tickets are mistreated.
 
     Raises:
-        BundleError: `noise` is out of range, or the task is no walk.
+        BundleError: a probability is out of range, or the task is no walk.
     """
-    if not 0 <= noise <= 1:
-        raise BundleError(f"noise is {noise}; allowed: 0 to 1")
+    for name, given in (("noise", noise), ("lapse", lapse)):
+        if not 0 <= given <= 1:
+            raise BundleError(f"{name} is {given}; allowed: 0 to 1")
     job = _job(draft)
     rng = Random(f"noisy_teacher/{draft.name}/{tries}")
     calls = reference(job)[-1]
@@ -39,8 +41,9 @@ def noisy_teacher(draft: BundleDraft, *, noise: float = 0.5, tries: int = 1) -> 
         for call in calls
         if call["name"] == "get_ticket" and call["arguments"]["ticket"] not in treated and rng.random() < noise
     }
+    missed = {ticket_id for ticket_id in sorted(treated) if rng.random() < lapse}
     always = reference(replace(job, rule=_everything(job.rule)))[-1]
-    return way_turns([list(_kept(always, treated | wrongly))])
+    return way_turns([list(_kept(always, (treated - missed) | wrongly))])
 
 
 def mails_nobody(draft: BundleDraft) -> list[AssistantTurn]:

@@ -61,6 +61,19 @@ def test_the_teacher_does_all_that_is_asked_and_errs_on_listed_tickets_as_often_
     assert abs(wrong / idle - 0.4) < 0.08
 
 
+def test_a_teacher_with_lapses_leaves_due_tickets_alone_as_often_as_it_is_told_and_opens_them_all_the_same() -> None:
+    missed = wanted = 0
+    for draft in MIXED:
+        due = {duty.ticket_id for duty in plan(rule_of(draft.spec["rule"]), DESK.reset(draft, seed=0))}
+        for tries in range(1, 9):
+            calls = played(draft, "noisy_teacher", noise=0.0, lapse=0.3, tries=tries)[2]
+            opened, mailed = ({a["ticket"] for tool, a in calls if tool == name} for name in ("get_ticket", "mail"))
+            assert mailed <= due <= opened
+            missed, wanted = missed + len(due - mailed), wanted + len(due)
+    assert wanted > 200
+    assert abs(missed / wanted - 0.3) < 0.06
+
+
 def test_the_teacher_repeats_itself_and_another_try_errs_otherwise() -> None:
     one, two = ([noisy_teacher(draft, noise=0.5, tries=tries) for draft in MIXED] for tries in (1, 2))
     assert one == [noisy_teacher(draft, noise=0.5) for draft in MIXED]
@@ -100,10 +113,12 @@ def test_a_task_that_is_no_walk_is_refused(name: str) -> None:
 def test_noise_out_of_range_is_refused_and_parameters_are_checked_before_anything_runs() -> None:
     with pytest.raises(BundleError, match="noise is 1.5"):
         noisy_teacher(WINDOW[0], noise=1.5)
+    with pytest.raises(BundleError, match="lapse is -0.5"):
+        noisy_teacher(WINDOW[0], lapse=-0.5)
     bound = with_params(SOURCE.scripts["noisy_teacher"], {"noise": 1.0})
     assert bound(WINDOW[0]) == noisy_teacher(WINDOW[0], noise=1.0)
     assert with_params(SOURCE.scripts["oracle"], {}) is SOURCE.scripts["oracle"]
-    with pytest.raises(SettingsError, match="noisy_teacher takes no parameter 'p'; it takes noise, tries"):
+    with pytest.raises(SettingsError, match="noisy_teacher takes no parameter 'p'; it takes noise, lapse, tries"):
         with_params(SOURCE.scripts["noisy_teacher"], {"p": 0.6})
     with pytest.raises(SettingsError, match="takes no parameter 'noise'; it takes none"):
         with_params(SOURCE.scripts["oracle"], {"noise": 0.6})
