@@ -17,17 +17,13 @@ def version_lags(ledger: LedgerHandle, trained: str, sampled: Collection[str]) -
     """
     wanted, found = set(sampled), dict[str, int]()
     version: str | None = trained
-    # A chain is as long as its run, so it is followed no further than the oldest version that was asked for.
-    for lag in range(_LONGEST):
-        if version is None or found.keys() >= wanted:
-            break
+    lag = 0
+    while version is not None:
         if version in wanted:
             found[version] = lag
-        version = _parent(ledger, version)
+        # A chain is as long as its run, so it is followed no further than the oldest version that was asked for.
+        version, lag = (None if found.keys() >= wanted else _parent(ledger, version)), lag + 1
     return found
-
-
-_LONGEST = 100_000
 
 
 def _parent(ledger: LedgerHandle, version: str) -> str | None:

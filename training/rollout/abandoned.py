@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from ledger.attempts import unfinished
 from ledger.errors import LedgerUnavailable, TallyError
 from ledger.events import RolloutEnded
-from ledger.exclusive import exclusive
+from ledger.exclusive import exclusive, unheld
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.lineage import bound_calls, calls_digest
@@ -30,22 +30,20 @@ def end_abandoned(ledger: LedgerHandle) -> list[str]:
     Raises:
         LedgerUnavailable: the database cannot be reached.
     """
+    running = [attempt.rollout_id for attempt in unfinished(ledger) if attempt.group_id == session_group(attempt.rollout_id)]
+    ours = {session_lock(rollout_id): rollout_id for rollout_id in running}
     ended = []
-    for attempt in unfinished(ledger):
-        rollout_id = attempt.rollout_id
-        if attempt.group_id != session_group(rollout_id):
-            continue
+    for name in unheld(ledger, list(ours)):
         with ExitStack() as held:
             try:
-                held.enter_context(exclusive(ledger, session_lock(rollout_id), wait_s=0.0))
+                held.enter_context(exclusive(ledger, name, wait_s=0.0))
             except LedgerUnavailable:
                 raise
             except TallyError:
-                # Its session lives.
+                # Somebody else ends it.
                 continue
-            # Who held it meanwhile may have ended it.
-            if _end(ledger, rollout_id):
-                ended.append(rollout_id)
+            if _end(ledger, ours[name]):
+                ended.append(ours[name])
     return ended
 
 
