@@ -38,6 +38,19 @@ def attempts(ledger: LedgerHandle, group_ids: Sequence[str]) -> list[Attempt]:
     return [Attempt(*row) for row in rows]
 
 
+def unfinished(ledger: LedgerHandle) -> list[Attempt]:
+    """All attempts of the project that have not ended, as of everything committed before the call."""
+    ledger.barrier()
+    catch_up(ledger, "rollouts")
+    with ledger.connection() as conn:
+        rows = conn.execute(
+            "SELECT rollout_id, group_id, slot, attempt, false, superseded FROM rollout_view WHERE project = %s AND ended_by IS NULL"
+            " ORDER BY rollout_id",
+            (ledger.project,),
+        ).fetchall()
+    return [Attempt(*row) for row in rows]
+
+
 @dataclass(frozen=True)
 class DispatchedGroup:
     """A group as it was dispatched."""

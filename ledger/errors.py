@@ -200,6 +200,10 @@ class BatchRefused(TallyError):
     """A batch would train on what it must not, or on something other than what was dispatched for it; nothing of it is recorded."""
 
 
+class ProcessLost(TallyError):
+    """Another process that shares an update ended, or did not answer in time."""
+
+
 class TrainingBroken(TallyError):
     """Training cannot go on from what the ledger and the folder of model versions hold."""
 

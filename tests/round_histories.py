@@ -34,6 +34,7 @@ class Told:
         calls: its model calls.
         reward: of the rule `outcome`; None writes a reward without a number, `absent` writes none.
         tools: call id to the tool calls of its turn, each (state before, state after, error class).
+        served: call id to the versions that sampled its tokens, a token each but for the last; without an entry `version` did.
     """
 
     rollout_id: str
@@ -50,12 +51,19 @@ class Told:
     parent: tuple[str, int] | None = None
     scripted: bool = False
     version: str = "policy-1"
+    served: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def write_round(ledger: LedgerHandle, rollouts: Sequence[Told]) -> None:
     """Append all events of these rollouts, a rollout at a time."""
     for told in rollouts:
         ledger.append(list(_events(ledger, told)))
+
+
+def _spans(versions: Sequence[str], tokens: int) -> list[VersionSpan]:
+    return [
+        VersionSpan(model_version=version, start=n, end=n + 1 if n + 1 < len(versions) else tokens) for n, version in enumerate(versions)
+    ]
 
 
 def _events(ledger: LedgerHandle, told: Told) -> list[New]:
@@ -94,7 +102,7 @@ def _events(ledger: LedgerHandle, told: Told) -> list[New]:
             call_id=call_id, rollout_id=told.rollout_id, index=call.index, participant=call.participant, role=call.role, status="completed",
             response=blob.ref, finish_reason=call.finish_reason, attempts=1, latency_s=0.1, sampling=dict(told.sampling),
             logprobs_mode=None if told.scripted else "processed_logprobs", prompt_ids=own.prompt_ids, sampled_ids=own.sampled_ids,
-            logprobs=own.logprobs, version_spans=[VersionSpan(model_version=told.version, start=0, end=len(call.sampled_ids))],
+            logprobs=own.logprobs, version_spans=_spans(told.served.get(call.call_id, (told.version,)), len(call.sampled_ids)),
         ), blob, staged=own.staged)  # fmt: skip
         for before, after, error in told.tools.get(call.call_id, ()):
             write(ToolCalled(

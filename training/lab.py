@@ -110,7 +110,7 @@ class Lab:
             if len(named) != 1 or not named <= set(kinds):
                 raise SettingsError(f"world {world!r} is judged by {', '.join(sorted(named))}; allowed: one of {', '.join(kinds)}")
             own = named.pop()
-            others = [name for name, _ in source.verifiers if name != own] if self.config.second_opinions else []
+            others = [name for name, _ in source.verifiers if name != own] if self.config.second_opinions is not False else []
             opinions = (Judging(verifiers.bind(name), kinds[name], "second_opinion") for name in others)
             found[world] = (Judging(verifiers.bind(own), kinds[own], "bundle"), *opinions)
         return dict(sorted(found.items()))
@@ -189,10 +189,11 @@ class Lab:
         """Ids of the bundles that a collection would attempt, had the newest decision of the gates not rejected them."""
         if collection.rollout_kind != "ordinary":
             return frozenset()
-        return self._rejected & {bundle.bundle_id for bundle in self._chosen(collection)}
+        return self.rejected & {bundle.bundle_id for bundle in self._chosen(collection)}
 
     @cached_property
-    def _rejected(self) -> frozenset[str]:
+    def rejected(self) -> frozenset[str]:
+        """Ids of the experiment's bundles that the newest decision of the gates rejected; none that nothing has decided on."""
         known = admissions(self.ledger, [bundle.bundle_id for bundle in self.bundles])
         return frozenset(name for name, found in known.items() if found.gate_id is not None and not found.admitted)
 

@@ -84,7 +84,8 @@ class RunConfig(Table):
         seed: the root of all random streams.
         concurrency: rollouts under way at once.
         reward: the rule that derives rewards from verdicts.
-        second_opinions: whether a world's further verifiers judge as well.
+        second_opinions: whether a world's further verifiers judge as well: true everywhere, false nowhere; None at the rollouts of
+            `collect` and not at those of training and its evaluation, which the bundle's own verifier judges alone.
         harness: what drives policies.
         tasks: where task bundles come from.
         collect: rollouts of scripted policies and of pretrained models.
@@ -95,11 +96,16 @@ class RunConfig(Table):
     seed: int
     concurrency: int = Field(default=8, ge=1, le=1024)
     reward: str = "all_conditions"
-    second_opinions: bool = True
+    second_opinions: bool | None = None
     harness: HarnessTable = HarnessTable()
     tasks: tuple[TaskSource, ...] = Field(min_length=1)
     collect: tuple[Collection, ...] = ()
     train: TrainTable | None = None
+
+    @property
+    def training_opinions(self) -> bool:
+        """Whether second opinions judge the rollouts of training and of its evaluation as well."""
+        return self.second_opinions is True
 
     @model_validator(mode="after")
     def _does_something(self) -> "RunConfig":

@@ -134,8 +134,14 @@ async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Prog
         )
 
 
-def verdicts(lab: Lab, *, round: int = 0, opinions: bool = True, progress: Progress = silent) -> StageReport:
-    """Every counted rollout judged by its bundle's verifier and, unless `opinions` is False, by the second opinions of its world."""
+def verdicts(lab: Lab, *, round: int = 0, opinions: bool | None = None, progress: Progress = silent) -> StageReport:
+    """Every counted rollout judged by its bundle's verifier and, where they are wanted, by the second opinions of its world.
+
+    Args:
+        opinions: whether they are wanted; None: as the experiment's file says for round 0, or for the rounds of training.
+    """
+    if opinions is None:
+        opinions = lab.config.training_opinions if round else lab.config.second_opinions is not False
     since = lab.ledger.barrier()
     known = counted(lab.ledger, lab.run().run_id, round)
     given = {verdict_id for rollout in known for verdict_id in rollout.verdict_ids}

@@ -37,6 +37,9 @@ class RolloutView:
         mask_T: True exactly on sampled tokens that may be trained.
         behaviour_logprob_T: nats, NaN where not sampled or not known.
         text_only_Q: rows that nobody sampled as tokens.
+        lag_S: updates between the oldest version that sampled in the step and the one that is trained: 0 on policy, NaN where not known;
+            empty where no version is trained.
+        trainer_logprob_T: nats by the version that is trained, NaN outside of the mask; empty where no filter reads them.
     """
 
     rollout_id_R: tuple[str, ...]
@@ -61,6 +64,8 @@ class RolloutView:
     mask_T: Bools
     behaviour_logprob_T: Floats
     text_only_Q: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    lag_S: Floats = field(default_factory=lambda: np.zeros(0))
+    trainer_logprob_T: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def rollouts(self) -> int:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from training.captured import Captured, captured_calls
 from training.rewards import Scored
 from training.row_builder import build_rows
 from training.rows import BuiltRows, Row
-from training.view import Ints, RolloutView
+from training.version_lags import version_lags
+from training.view import Floats, Ints, RolloutView
 
 _NO_INTS = np.zeros(0, np.int64)
 
@@ -42,12 +43,13 @@ class RoundRead:
     counters: Mapping[str, int]
 
 
-def read_round(ledger: LedgerHandle, rollout_ids: Sequence[str], *, rule: str | None = None) -> RoundRead:
+def read_round(ledger: LedgerHandle, rollout_ids: Sequence[str], *, rule: str | None = None, trained: str | None = None) -> RoundRead:
     """View, rows and rewards of these rollouts as of now; everything is joined by rollout id, nothing by position.
 
     Args:
         rollout_ids: each once.
         rule: of the rewards, by name; None for the newest of any rule.
+        trained: the model version that is trained on them, to which the lag of each step is; None: `lag_S` is empty.
     Raises:
         UnknownId: a rollout is not there, or is named twice.
         TokenError: stored tokens are damaged or not what their events committed to.
@@ -63,11 +65,31 @@ def read_round(ledger: LedgerHandle, rollout_ids: Sequence[str], *, rule: str | 
         counters["rows_that_train_nothing"] += sum(not row.mask_T.any() for row in built[rollout_id].rows)
     reward, moved = _scored(found.rewards, found.lines)
     counters["reward_of_another_verdict"] += moved
+    view = view_of(found, captured, built)
+    if trained is not None:
+        view = replace(view, lag_S=_lags(ledger, view, captured, trained))
     reward_ids = {rollout_id: body.reward_id for rollout_id, body in found.rewards.items()}
     return RoundRead(
-        view_of(found, captured, built), tuple(built.values()), reward, tuple(map(reward_ids.get, rollout_ids)),
+        view, tuple(built.values()), reward, tuple(map(reward_ids.get, rollout_ids)),
         tuple(one.processed for one in captured.values()), {name: count for name, count in sorted(counters.items()) if count},
     )  # fmt: skip
+
+
+def _lags(ledger: LedgerHandle, view: RolloutView, captured: Mapping[str, Captured], trained: str) -> Floats:
+    """Of each step the lag of the oldest of the versions that sampled in it, NaN where one of them is no ancestor of the trained one."""
+    versions = {call.call_id: call.model_versions for one in captured.values() for call in one.calls}
+    lags = version_lags(ledger, trained, {version for call_id in view.call_id_S for version in versions[call_id]})
+    return np.array(
+        [
+            max((lags.get(version, np.nan) for version in versions[call_id]), key=_unknown_last, default=np.nan)
+            for call_id in view.call_id_S
+        ],
+        dtype=np.float64,
+    )
+
+
+def _unknown_last(lag: float) -> float:
+    return np.inf if np.isnan(lag) else lag
 
 
 def _scored(rewards: Mapping[str, RewardDerived], lines: Mapping[str, RolloutLine]) -> tuple[Scored, int]:

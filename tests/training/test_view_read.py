@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from ledger.errors import UnknownId
-from ledger.events import RewardDerived
+from ledger.events import ModelVersionPublished, RewardDerived
 from ledger.ledger import LedgerHandle
 from tests.round_histories import Told, write_round
 from tests.row_shapes import HEAD, SHAPES, Calls, append_only, compaction, sub_agent, tool
 from tests.update_histories import digest
 from training.row_builder import build_rows
+from training.version_lags import version_lags
 from training.view_read import read_round
 
 
@@ -134,6 +135,29 @@ def test_a_rewrite_belongs_to_the_next_call_that_is_no_summary(ledger: LedgerHan
     ])  # fmt: skip
     for built in read_round(ledger, ["r", "s"]).built:
         assert [row.open_reason for row in built.rows] == ["start", "history_rewritten"]
+
+
+def test_the_lag_of_a_step_is_that_of_the_oldest_version_that_sampled_in_it(ledger: LedgerHandle) -> None:
+    parents = {"policy-0": None, "policy-1": "policy-0", "policy-2": "policy-1", "policy-3": "policy-2", "other": None}
+    ledger.append([
+        ledger.new(ModelVersionPublished(
+            model_version=version, name="policy", weights_digest=digest(version), tokenizer_digest=None, template_digest=None, scripted=False,
+            parent=parent,
+        ))
+        for version, parent in parents.items()
+    ])  # fmt: skip
+    # The second call crossed a refresh; nobody recorded who sampled the third one of b.
+    write_round(ledger, [
+        Told("a", append_only(3), version="policy-3", served={"c0": ["policy-2"], "c1": ["policy-1", "policy-2"]}),
+        Told("b", append_only(3), slot=1, version="other", served={"c1": ["policy-3", "unpublished"], "c2": []}),
+        Told("c", append_only(1), slot=2, version="policy-3"),
+    ])  # fmt: skip
+    view = read_round(ledger, ["c", "a", "b"], trained="policy-3").view
+    np.testing.assert_array_equal(view.lag_S, [0, 1, 2, 0, np.nan, np.nan, np.nan])
+    assert version_lags(ledger, "policy-3", {"policy-0", "other", "policy-3"}) == {"policy-0": 3, "policy-3": 0}
+    # What came after the version that is trained is none of its ancestors.
+    assert version_lags(ledger, "policy-1", {"policy-2"}) == {}
+    assert not len(read_round(ledger, ["c"]).view.lag_S)
 
 
 def test_unknown_and_doubled_rollouts_are_refused(ledger: LedgerHandle) -> None:

@@ -10,9 +10,10 @@ from ledger.cli_settings import asked_settings, open_asked
 from ledger.queries import resolve
 from ledger.terminal import bar, cell, console, print_json, table
 from training.lab import Lab
-from training.run_config import read_run_config
+from training.run_config import RunConfig, read_run_config
 
 if TYPE_CHECKING:
+    from training.optimise.team import Team
     from training.optimise.trainer import Trained
     from training.optimise.update_read import UpdateDetail, UpdateLine
 
@@ -30,8 +31,17 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; nothing is written.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train as an experiment's file says; run again, it goes on from where it was."""
-    config = read_run_config(experiment)
+    """Train as an experiment's file says; run again, it goes on from where it was. Under torchrun all its processes take each step."""
+    from training.optimise.team import teamed
+
+    with teamed() as team:
+        if team.ranks.rank > 0:
+            team.follow()
+        else:
+            _train(ctx, read_run_config(experiment), team, until=until, dry_run=dry_run, as_json=as_json)
+
+
+def _train(ctx: typer.Context, config: RunConfig, team: "Team", *, until: str | None, dry_run: bool, as_json: bool) -> None:
     from training.optimise.opened import Training
     from training.optimise.samplers import open_sampler
     from training.optimise.schedule import place_of
@@ -52,7 +62,7 @@ def train(
                     tasks[what] = shown.add_task(what, total=total)
                 shown.advance(tasks[what], done)
 
-            done = run_training(lab, open_sampler, until=last, progress=progress, told=lambda made: _tell(made, as_json))
+            done = run_training(lab, open_sampler, until=last, team=team, progress=progress, told=lambda made: _tell(made, as_json))
     if not as_json:
         new = sum(item.new for item in done)
         console().print(cell(f"{len(done)} updates, {new} of them new; run {training.run_id}, model version {done[-1].update.after}"))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from ledger.errors import TallyError, UpdateRefused
+from ledger.errors import ProcessLost, TallyError, UpdateRefused
 from training.optimise.gradient import accumulate, check, grad_norm, planned, with_column
 from training.optimise.logprobs import Scorer, scorer_of, unwrapped
 from training.optimise.measured import Measured, Sums
@@ -193,8 +193,22 @@ def gathered(mine: T, ranks: Ranks) -> list[T]:
     if ranks.world == 1:
         return [mine]
     told = [mine] * ranks.world
-    dist.all_gather_object(told, mine)
+    with reaching():
+        dist.all_gather_object(told, mine)
     return told
+
+
+@contextmanager
+def reaching() -> Iterator[None]:
+    """Nothing; an exchange with the other processes goes in the block.
+
+    Raises:
+        ProcessLost: one of them ended, or did not answer in time.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessLost(f"another process of the update ended or did not answer in time; its own message says why ({error})") from error
 
 
 def _sum_gradients(model: nn.Module) -> None:
@@ -202,6 +216,7 @@ def _sum_gradients(model: nn.Module) -> None:
     for dtype in sorted({weight.dtype for weight in weights}, key=str):
         own = [weight for weight in weights if weight.dtype == dtype]
         joint = torch.cat([(torch.zeros_like(weight) if weight.grad is None else weight.grad).flatten() for weight in own])
-        dist.all_reduce(joint, op=dist.ReduceOp.SUM)
+        with reaching():
+            dist.all_reduce(joint, op=dist.ReduceOp.SUM)
         for weight, grad in zip(own, torch.split(joint, [weight.numel() for weight in own]), strict=True):
             weight.grad = grad.view_as(weight).clone()

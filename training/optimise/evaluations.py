@@ -22,14 +22,23 @@ FIXED_RULES = 0
 
 
 def evaluation_tasks(training: Training) -> list[Bundle]:
-    """The bundles that the experiment is evaluated on: of the split of its file, and of each of its slices the first so many.
+    """The bundles that the experiment is evaluated on: those of its file that the gates did not reject.
 
     Raises:
-        SettingsError: a slice has fewer bundles than the file asks for.
+        SettingsError: a slice has fewer bundles than the file asks for, or the gates rejected all of them.
     """
+    chosen, rejected = _chosen(training), training.lab.rejected
+    for name, found in chosen.items():
+        if all(bundle.bundle_id in rejected for bundle in found):
+            raise SettingsError(f"the gates rejected all {len(found)} tasks of slice {name!r}; allowed: one or more that they did not")
+    return [bundle for found in chosen.values() for bundle in found if bundle.bundle_id not in rejected]
+
+
+def _chosen(training: Training) -> dict[str, list[Bundle]]:
+    """Slice to its bundles: of the split of the file, the first so many; a rejected one among them is replaced by none."""
     table = training.table.evaluation
     there = [bundle for bundle in training.lab.bundles if bundle.draft.split == table.split]
-    tasks: list[Bundle] = []
+    chosen: dict[str, list[Bundle]] = {}
     for name in table.slices:
         found = [bundle for bundle in there if bundle.draft.provenance.get("slice") == name]
         if len(found) < table.tasks:
@@ -37,8 +46,8 @@ def evaluation_tasks(training: Training) -> list[Bundle]:
                 f"slice {name!r} of split {table.split!r} has {len(found)} tasks; allowed: {table.tasks} or more, from [[tasks]] with"
                 f' options split = "{table.split}" and slice = "{name}"'
             )
-        tasks += found[: table.tasks]
-    return tasks
+        chosen[name] = found[: table.tasks]
+    return chosen
 
 
 def evaluated_places(training: Training) -> tuple[Place, ...]:
@@ -77,7 +86,7 @@ def evaluate_fixed_rules(lab: Lab, *, progress: Progress = silent) -> StageRepor
     expected, open_slots = _slots(lab, run, groups)
     if open_slots:
         stages.collect_scripts(lab, run, groups, what="fixed rules", progress=progress)
-    return _judged(lab, FIXED_RULES, since, (expected, open_slots), progress)
+    return _judged(training, FIXED_RULES, since, (expected, open_slots), progress)
 
 
 def sample_through_server(lab: Lab, sampler: RoundSampler, tasks: int, *, progress: Progress = silent) -> StageReport:
@@ -143,7 +152,7 @@ def _measured(training: Training, update: AppliedUpdate, groups: Sequence[Group]
     if open_slots:
         serve_version(training, place, update.after, sampler)
         sampler.collect(lab, run, groups, progress=progress)
-    return _judged(lab, place.round, since, (expected, open_slots), progress)
+    return _judged(training, place.round, since, (expected, open_slots), progress)
 
 
 def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:
@@ -153,8 +162,11 @@ def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:
     return expected, expected - sum(attempt.counts for attempt in known)
 
 
-def _judged(lab: Lab, round: int, since: int, slots: tuple[int, int], progress: Progress) -> StageReport:
-    expected, new = slots
-    stages.verdicts(lab, round=round, progress=progress)
+def _judged(training: Training, round: int, since: int, slots: tuple[int, int], progress: Progress) -> StageReport:
+    lab, (expected, new) = training.lab, slots
+    stages.verdicts(lab, round=round, opinions=lab.config.training_opinions, progress=progress)
     stages.rewards(lab, round=round, progress=progress)
-    return StageReport(since, lab.ledger.barrier(), {"expected": expected, "already": expected - new, "new": new})
+    counts = {"expected": expected, "already": expected - new, "new": new}
+    if left_out := sum(bundle.bundle_id in lab.rejected for found in _chosen(training).values() for bundle in found):
+        counts["rejected bundles left out"] = left_out
+    return StageReport(since, lab.ledger.barrier(), counts)

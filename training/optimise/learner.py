@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from training.models.causal_lm import load_model, weights_to_save
 from training.models.folder import read_files, write_folder
 from training.optimise.adapters import attach, load_adapter, save_adapter, save_merged
+from training.optimise.distributed import Ranks, agree, model_digest, sharded_gradient
 from training.optimise.gradient import update_gradient, with_column
 from training.optimise.logprobs import Scorer, token_scores, torch_threads
 from training.optimise.optimiser import AdamW
 from training.train_config import Optimiser, PolicyTable
 from training.update_batch import UpdateBatch
+from training.view import RolloutView
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SCORED_AT_ONCE = 8192
@@ -31,14 +33,26 @@ class Learner:
     adapter by itself in a folder inside of it, from which training goes on.
     """
 
-    def __init__(self, folder: Path, policy: PolicyTable, *, base: Path, seed: int, threads: int, temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        policy: PolicyTable,
+        *,
+        base: Path,
+        seed: int,
+        threads: int,
+        temperature: float = 1.0,
+        ranks: Ranks | None = None,
+    ) -> None:
         """Read the weights.
 
         Args:
             folder: the version that is trained on.
             base: the version that an adapter is put on; not read without one.
             seed: of a new adapter.
+            ranks: which of how many processes this is, each of which has the same weights and steps with it; None: the only one.
         """
+        self._ranks = ranks or Ranks()
         self._threads, self._base, self._dtype = threads, base, _DTYPES[policy.dtype]
         self._files = read_files(folder)
         self._adapted: PeftModel | None = None
@@ -78,10 +92,23 @@ class Learner:
         """
         assert self._optimiser is not None
         with torch_threads(self._threads), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            measured = update_gradient(self._scorer, batch, micro_tokens=micro_tokens)
+            # Each process has other rows, which shall not share their dropout.
+            torch.manual_seed(seed + self._ranks.rank)
+            if self._ranks.world == 1:
+                measured = update_gradient(self._scorer, batch, micro_tokens=micro_tokens)
+            else:
+                measured = sharded_gradient(self._scorer, batch, self._ranks, micro_tokens=micro_tokens)
             taken = self._optimiser.step()
         return {**measured.as_counters(), "learning_rate": taken.learning_rate, "clipped_steps": int(taken.clipped)}
+
+    def agree(self) -> None:
+        """Nothing, when all processes have the same weights.
+
+        Raises:
+            UpdateRefused: they have not; on every process.
+        """
+        if self._ranks.world > 1:
+            agree(model_digest(self._model), self._ranks, what="weights")
 
     def score(self, ids: Sequence[int], prompt: int) -> NDArray[np.float64]:
         """Log-probabilities of `ids[prompt:]` under the plain distribution, in nats: what an engine's must agree with."""
@@ -92,6 +119,11 @@ class Learner:
                 Scorer(self._model), id_T, np.zeros(len(id_T), dtype=np.int64), micro_tokens=SCORED_AT_ONCE, wanted_T=wanted_T
             )
         return scores.logprob_T[prompt:]
+
+    def logprobs(self, view: RolloutView, *, micro_tokens: int) -> NDArray[np.float64]:
+        """Log-probabilities of the view's trained tokens at the temperature of sampling, in nats, shape (T,); NaN elsewhere."""
+        with torch_threads(self._threads):
+            return token_scores(self._scorer, view.id_T, view.row_T, micro_tokens=micro_tokens, wanted_T=view.mask_T).logprob_T
 
     def write(self, folder: Path) -> None:
         """Write the weights as a policy folder that is not there yet."""

@@ -14,6 +14,7 @@ from training.optimise.chain import AppliedUpdate, applied_updates, published_by
 from training.optimise.checkpoints import Checkpoints
 from training.optimise.recipe import BoundTerm, Recipe, reinforce_recipe, supervised_term
 from training.optimise.schedule import Place, Stream, schedule, stream_seed
+from training.optimise.team import Team
 from training.rollout.pretrained import smollm2
 
 ID_CHARS = 8
@@ -53,9 +54,10 @@ class Training:
         places: all of its updates in order.
         checkpoints: its folders.
         datasets: stage to its dataset, once it was made in this process.
+        team: the processes that take its steps.
     """
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *, team: Team | None = None) -> None:
         """Bind every method, so that a recipe that does not fit is refused before anything runs.
 
         Raises:
@@ -64,6 +66,7 @@ class Training:
         """
         if lab.config.train is None:
             raise SettingsError(f"experiment {lab.config.name!r} has no [train]; allowed: one with stages")
+        self.team = team or Team()
         self.lab, self.ledger, self.table = lab, lab.ledger, lab.config.train
         if self.table.policy.lora is not None and self.table.policy.serving == "adapter":
             raise SettingsError("policy.serving is 'adapter'; allowed in training: 'merged', since rounds are sampled from whole folders")

@@ -43,6 +43,16 @@ class Recipe:
     updates: int = 1
     shuffle_seed: int | None = None
 
+    @property
+    def reads_trainer(self) -> bool:
+        """Whether a filter reads the trainer's log-probabilities."""
+        return any(hasattr(filters[bound.ref.name], "reads_trainer") for bound in self.filters)
+
+    @property
+    def judges_lag(self) -> bool:
+        """Whether a filter says which lag is too old; where none does, only what is on policy takes part."""
+        return any(hasattr(filters[bound.ref.name], "judges_lag") for bound in self.filters)
+
     def method_ids(self) -> dict[str, list[str]]:
         """Family to the ids of the bound methods, in the order of their use."""
         return {

@@ -1,7 +1,7 @@
 """A round of reinforcement: which groups, their rollouts through the engine, and the batch that comes of them. Writes the ledger."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from training.lab import Lab
 from training.optimise.batch import Assembled, JudgedRound, assemble
 from training.optimise.batch_events import BatchName, record
 from training.optimise.joined import joined_rewards, unreproduced
+from training.optimise.learner import Learner
 from training.optimise.opened import Start, Training
 from training.optimise.schedule import Place, stream_seed
 from training.rollout.collect import Collected, Group, Run
@@ -112,14 +113,18 @@ def record_refresh(ledger: LedgerHandle, engine_id: str, refreshed: Refreshed) -
     ledger.append([ledger.new(body)])
 
 
-def round_batch(training: Training, place: Place, start: Start, *, progress: Progress = silent) -> tuple[str, Assembled]:
+def round_batch(
+    training: Training, place: Place, start: Start, *, learner: Callable[[], Learner], progress: Progress = silent
+) -> tuple[str, Assembled]:
     """The id of a round's batch and what it holds; its rollouts are judged and rewarded first where they are not.
 
+    Args:
+        learner: opens the version that the round starts from; only called where a filter reads the trainer's log-probabilities.
     Raises:
         BatchRefused: a slot has no counted attempt, or the batch must not be trained on.
         BundleRefused: a bundle is not admitted, or is held out.
     """
-    stages.verdicts(training.lab, round=place.round, opinions=False, progress=progress)
+    stages.verdicts(training.lab, round=place.round, progress=progress)
     stages.rewards(training.lab, round=place.round, progress=progress)
     groups = round_groups(training, place, start.version)
     require_admitted(training.ledger, [group.bundle.bundle_id for group in groups], use="batch")
@@ -127,16 +132,23 @@ def round_batch(training: Training, place: Place, start: Start, *, progress: Pro
     rollout_ids = _filled(
         {run.group_id(group): group.size for group in groups}, attempts(training.ledger, [run.group_id(g) for g in groups])
     )
-    judged = judged_round(training, place, rollout_ids)
-    recipe = training.recipe(place)
-    made = assemble(judged, recipe, dispatched=rollout_ids, current=[start.version])
+    judged, recipe = judged_round(training, place, rollout_ids, trained=start.version), training.recipe(place)
+    if recipe.reads_trainer:
+        logprob_T = learner().logprobs(judged.view, micro_tokens=_stage(place).micro_tokens)
+        judged = replace(judged, view=replace(judged.view, trainer_logprob_T=logprob_T))
+    older = judged.view.model_version_R if recipe.judges_lag else ()
+    made = assemble(judged, recipe, dispatched=rollout_ids, current=[start.version, *older])
     name = BatchName(training.run_id, place.stage.name, place.round, start.version)
     return record(training.ledger, name, made, recipe.method_ids()), made
 
 
-def judged_round(training: Training, place: Place, rollout_ids: Sequence[str]) -> JudgedRound:
-    """The counted rollouts of a round with their rows and rewards, everything joined by rollout id."""
-    found = read_round(training.ledger, rollout_ids)
+def judged_round(training: Training, place: Place, rollout_ids: Sequence[str], *, trained: str) -> JudgedRound:
+    """The counted rollouts of a round with their rows and rewards, everything joined by rollout id.
+
+    Args:
+        trained: the model version that is trained on them.
+    """
+    found = read_round(training.ledger, rollout_ids, trained=trained)
     known = {rollout.rollout_id: rollout for rollout in counted(training.ledger, training.run_id, place.round)}
     reward_ids = [reward_id for rollout_id in rollout_ids for reward_id in known[rollout_id].reward_ids]
     events = training.ledger.read_streams([f"reward-{reward_id}" for reward_id in reward_ids])

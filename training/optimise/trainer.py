@@ -16,6 +16,7 @@ from training.optimise.learner import Learner
 from training.optimise.opened import Start, Training
 from training.optimise.rounds import RoundSampler
 from training.optimise.schedule import Place, before_rollouts, place_of
+from training.optimise.team import Team
 from training.optimise.traces_read import collect_traces
 from training.optimise.updates import Ready, apply_update, learner_at, loss_weights
 from training.rollout.collect import Group
@@ -51,6 +52,7 @@ def train(
     open_sampler: OpenSampler,
     *,
     until: Place | None = None,
+    team: Team | None = None,
     progress: Progress = silent,
     told: Callable[[Trained], None] = lambda _: None,
 ) -> list[Trained]:
@@ -60,11 +62,12 @@ def train(
         lab: the experiment.
         open_sampler: opens what rollouts are sampled by; only called where a round has something to sample or to update.
         until: the last place; the end of the schedule when None.
+        team: the processes that take the optimiser steps, of which this one leads; None: this one alone.
         told: called after each place.
     Raises:
         TallyError: an update cannot be made, or another process trains this run; running again goes on from there.
     """
-    training = Training(lab)
+    training = Training(lab, team=team)
     stages.worlds(lab)
     stages.task_bundles(lab, progress=progress)
     last = training.places[-1].round if until is None else until.round
@@ -131,7 +134,9 @@ def training_batch(lab: Lab, label: str, *, progress: Progress = silent) -> Stag
     training, place, since = _opened(lab, label)
     with training.alone():
         start = _start(training, place, progress)
-        _, made = rounds.round_batch(training, place, start, progress=progress)
+        # To score needs no optimiser, and that of an update long past is not kept.
+        bare = replace(start, previous=None)
+        _, made = rounds.round_batch(training, place, start, learner=lambda: _learner(training, place, bare), progress=progress)
     stand = made.stand
     counts = {"rollouts": made.round.view.rollouts, "vote": int(stand.votes_R.sum()), "train": int(stand.trains_R.sum())}
     return StageReport(since, lab.ledger.barrier(), counts)
@@ -180,7 +185,7 @@ def _place(training: Training, place: Place, sampler: Callable[[], RoundSampler]
 
 
 def _update_round(training: Training, place: Place, start: Start, learner: Learner, progress: Progress) -> AppliedUpdate:
-    batch_id, made = rounds.round_batch(training, place, start, progress=progress)
+    batch_id, made = rounds.round_batch(training, place, start, learner=lambda: learner, progress=progress)
     stage = place.stage
     assert isinstance(stage, ReinforceStage)
     ready = Ready(batch_id, _round_steps(made, stage, learner), loss_weights(made), stage.micro_tokens, {"epochs": stage.epochs})

@@ -13,6 +13,7 @@ from training.optimise.checkpoints import MadeVersion, OptimiserState
 from training.optimise.learner import Learner, merged_counters
 from training.optimise.opened import Start, Training
 from training.optimise.schedule import Place, stream_seed
+from training.optimise.team import Opening, Step
 from training.update_batch import UpdateBatch
 
 WEIGHTS_A_PART = 150
@@ -40,13 +41,12 @@ class Ready:
 
 def learner_at(training: Training, place: Place, start: Start, *, temperature: float = 1.0) -> Learner:
     """The policy at the start of an update, with the stage's optimiser as the update before it left it."""
-    learner = Learner(
+    return training.team.open(Opening(
         start.folder, training.table.policy, base=training.folder(training.first(start)), threads=training.table.threads,
         seed=stream_seed(training.lab.config.seed, "init"), temperature=temperature,
-    )  # fmt: skip
-    state = None if start.previous is None else training.checkpoints.state(start.previous.update_id).tensors
-    learner.optimise(place.stage.optimiser, total_steps=stage_steps(place), state=state)
-    return learner
+        optimiser=place.stage.optimiser, total_steps=stage_steps(place),
+        state=None if start.previous is None else training.checkpoints.state(start.previous.update_id).tensors,
+    ))  # fmt: skip
 
 
 def stage_steps(place: Place) -> int:
@@ -67,8 +67,9 @@ def apply_update(
     """
     measured = []
     for number, batch in enumerate(ready.steps):
-        measured.append(learner.step(batch, micro_tokens=ready.micro_tokens, seed=training.seed("dropout", place, number)))
+        measured.append(training.team.step(learner, Step(batch, ready.micro_tokens, training.seed("dropout", place, number))))
         done(1)
+    training.team.settle(learner)
     counters = {**ready.counters, **merged_counters(measured)}
     update_id = place.update_id(training.run_id)
     made = training.checkpoints.keep_version(training.version_name, learner.write)

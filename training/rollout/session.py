@@ -24,10 +24,12 @@ from ledger.connect import connect
 from ledger.errors import RolloutClosed, SettingsError, WorldFailed
 from ledger.events import GroupDispatched, Participant, RolloutStarted, RunConfigured
 from ledger.events.rollout import EndedBy
+from ledger.exclusive import exclusive
 from ledger.ids import derived_id, uuid7
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
 from training.bundles import load
+from training.rollout.abandoned import end_abandoned, session_group, session_lock
 from training.rollout.episode import Act, Boundary, Clock, End, Episode, SampledCall
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.planting import plant
@@ -58,7 +60,8 @@ def rollout(
     """One rollout at a sealed bundle; it has started when the block begins and has ended, exactly once, when the block is left.
 
     Left in the ordinary way it is `finished`; by an exception `harness_error`, with the traceback as its detail, or `world_error` where
-    the world broke; by an interrupt `cancelled` and not counted. `Session.end` says otherwise. The exception goes on.
+    the world broke; by an interrupt `cancelled` and not counted. `Session.end` says otherwise. The exception goes on. A process that is
+    killed ends nothing: the next session of the project ends what it left open, as `cancelled` and not counted (`end_abandoned`).
 
     Args:
         bundle: sealed bundle, or its id.
@@ -84,7 +87,10 @@ def rollout(
             stack.callback(getattr(world, "close", lambda: None))
         if world.version != sealed.world_id:
             raise SettingsError(f"world {world.name!r} has version {world.version}; the bundle was sealed with {sealed.world_id}")
+        end_abandoned(book)
         rollout_id = uuid7(random_bytes(10))
+        # Held before the rollout exists, so that nobody takes it for abandoned.
+        stack.enter_context(exclusive(book, session_lock(rollout_id), wait_s=0.0))
         participant = Participant(
             name=policy, role="agent", model_version=upstream.model_version, endpoint=upstream.kind, sampling={}, trainable=trainable
         )
@@ -200,7 +206,7 @@ class Session:
         self._record = RolloutRecord(self._ledger, self._appender.append, self.rollout_id, correlation_id=self._run_id)
 
     async def _start(self) -> None:
-        ledger, group_id = self._ledger, derived_id("group", "session", self.rollout_id)
+        ledger, group_id = self._ledger, session_group(self.rollout_id)
         config = {"session": True, "name": self._run}
         blob, experiment_id = ledger.pending_json(config), derived_id("experiment", "session", self._run)
         bodies: Sequence[RunConfigured | GroupDispatched | RolloutStarted] = (

@@ -69,6 +69,15 @@ def test_rollouts_of_other_versions_are_stale_and_do_not_vote() -> None:
     assert batch_rows(batch)[1] == {"stale": ["r0"]} and advantage_R(batch) == [0.5, -0.5]
 
 
+def test_a_recipe_knows_what_its_filters_read() -> None:
+    def asks(*names: str) -> tuple[bool, bool]:
+        made = recipe(filters=tuple(filters.bind(name) for name in names))
+        return made.reads_trainer, made.judges_lag
+
+    assert asks() == asks("truncated") == (False, False)
+    assert asks("ratio") == (True, False) and asks("truncated", "stale") == (False, True)
+
+
 def test_limit_ended_takes_part_unless_the_recipe_excludes_it() -> None:
     rolled = (Rolled(0.0, ended_by="turn_limit", outcome="limit_ended"), *rewarded(1.0, 1.0))
     assert len(batch_rows(made(*rolled))[0]) == 3

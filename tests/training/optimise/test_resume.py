@@ -27,7 +27,10 @@ from training.optimise.command import update
 from training.optimise.opened import Training
 
 # A loss that rewards do not enter: what a new policy does is all worth the same, and then nothing would be learnt.
-CONFIG = config(rounds=2, terms=[{"objective": {"name": "supervised"}}])
+# Engine and trainer agree, and a round is sampled by the version that is trained, so these filters drop nothing.
+CONFIG = config(
+    rounds=2, terms=[{"objective": {"name": "supervised"}}], filters=[{"name": "stale"}, {"name": "ratio", "params": {"low": 0.99, "high": 1.01}}]
+)  # fmt: skip
 ROUNDS = (3, 4)
 
 
@@ -163,6 +166,7 @@ def test_update_show_prints_who_got_how_much_gradient(whole: Whole) -> None:
     assert "6 rollouts vote, 6 train, 0 neither" in shown.output and "share" in shown.output and "optimiser_steps" in shown.output
     found = json.loads(CliRunner().invoke(update, ["show", version, "--json"], obj=whole.settings()).output)
     assert found["after"] == version and len(found["rollouts"]) == 6
+    assert [found["batch_counters"][f"filter:{name}"] for name in ("stale", "ratio", "stale:largest_lag_kept", "ratio:unknown")] == [0] * 4
     assert sum(row["weight"] for row in found["rollouts"]) == pytest.approx(1.0)
     listed = CliRunner().invoke(update, ["list", "--json"], obj=whole.settings()).output.splitlines()
     assert [json.loads(line)["after"] for line in listed] == [after for _, _, after in whole.told.chain]

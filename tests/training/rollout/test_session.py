@@ -9,18 +9,22 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger import queries
+from ledger.attempts import unfinished
 from ledger.bundle import Bundle, BundleDraft
 from ledger.errors import RolloutClosed, SettingsError, UnknownId, WorldFailed
 from ledger.events import ModelCalled, RolloutEnded, RolloutStarted, StateSnapshotted, ToolCalled
+from ledger.exclusive import exclusive
 from ledger.ledger import LedgerHandle
 from ledger.verify import verify
 from training.bundles import register, seal
 from training.rollout import session as tally
+from training.rollout.abandoned import end_abandoned, session_lock
 from training.rollout.gateway import Upstream
 from training.rollout.harness import tool_loop
 from training.rollout.scripted import ScriptedServer
@@ -213,3 +217,53 @@ def test_nothing_starts_where_the_bundle_is_not_sealed_or_the_world_is_another(
         pass
     ledger.barrier()
     assert ledger.read(kinds=["RolloutStarted"]) == []
+
+
+# A session that is under way until its process is killed.
+KILLED = """
+import sys, time
+from ledger.ledger import open_ledger
+from training.rollout import session as tally
+from training.rollout.abandoned import end_abandoned, session_lock
+from training.rollout.gateway import Upstream
+with open_ledger(sys.argv[1], project="test", actor_id="tester") as ledger:
+    with tally.rollout(sys.argv[2], upstream=Upstream("http://127.0.0.1:1/v1", "model-1", kind="openai"), ledger=ledger) as r:
+        r.call("list_tickets", priority="P1")
+        print(r.rollout_id, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_the_rollout_of_a_killed_process_is_ended_by_the_next_session_and_not_before(
+    ledger: LedgerHandle, bundle: Bundle, upstream: Upstream
+) -> None:  # fmt: skip
+    root = str(Path(__file__).resolve().parents[3])
+    command = [sys.executable, "-c", KILLED, ledger.url, bundle.bundle_id]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        rollout_id = process.stdout.readline().strip()
+        # It lives, so neither asking nor another session ends it.
+        assert end_abandoned(ledger) == []
+        with tally.rollout(bundle, upstream=upstream, ledger=ledger):
+            pass
+        assert of(bodies(ledger, rollout_id), RolloutEnded) == []
+    finally:
+        process.kill()
+        process.communicate()
+    # The database notices a moment later.
+    with exclusive(ledger, session_lock(rollout_id), wait_s=60.0):
+        assert end_abandoned(ledger) == []
+    with tally.rollout(bundle, upstream=upstream, ledger=ledger) as r:
+        assert r.rollout_id != rollout_id
+    (end,) = of(bodies(ledger, rollout_id), RolloutEnded)
+    assert (end.ended_by, end.boundary, end.superseded, end.tool_calls) == ("cancelled", "operator", True, 1)
+    assert end_abandoned(ledger) == [] and unfinished(ledger) == []
+    assert verify(ledger).intact
+
+
+def test_what_a_collector_left_open_is_not_a_sessions_to_end(ledger: LedgerHandle, bundle: Bundle) -> None:
+    ledger.append([ledger.new(RolloutStarted(
+        rollout_id="r", group_id="g", bundle_id=bundle.bundle_id, slot=0, attempt=1, rollout_kind="ordinary", participants=[], seed=0
+    ))])  # fmt: skip
+    assert end_abandoned(ledger) == [] and [attempt.rollout_id for attempt in unfinished(ledger)] == ["r"]
