@@ -199,6 +199,7 @@ class EvaluationTable(Table):
     Attributes:
         split: `validation` for choosing settings, `test` for the report.
         tasks: how many tasks of each slice.
+        apart_tasks: how many of each slice but `instances`; as many as of that when None.
         samples: rollouts a task.
         temperatures: the first is primary; 0 is greedy.
         slices: `instances` (unseen instances of trained families), `families`, `wordings`, `names` never trained on.
@@ -208,6 +209,7 @@ class EvaluationTable(Table):
 
     split: Literal["validation", "test"] = "validation"
     tasks: int = Field(default=200, ge=1)
+    apart_tasks: int | None = Field(default=None, ge=1)
     samples: int = Field(default=1, ge=1)
     temperatures: tuple[float, ...] = (1.0, 0.0)
     slices: tuple[Literal["instances", "families", "wordings", "names"], ...] = ("instances",)

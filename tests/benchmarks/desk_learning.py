@@ -258,7 +258,14 @@ def reinforced(policy: tuple[CausalLM, Tokenizer], drafts: Sequence[BundleDraft]
         group_drafts = [drafts[order.pop()] for _ in range(options.groups)]
         found = sampled(*policy, [draft for draft in group_drafts for _ in range(options.size)], 1.0, generator)
         passed = np.array([float(r.passed) for r in found])
-        told = np.array([(1 - options.success) * r.share * (r.ended_by == "finished") + options.success * r.passed if options.shaped else float(r.passed) for r in found])
+        told = np.array(
+            [
+                (1 - options.success) * r.share * (r.ended_by == "finished") + options.success * r.passed
+                if options.shaped
+                else float(r.passed)
+                for r in found
+            ]
+        )
         reward = told.reshape(options.groups, options.size)
         spread = reward.std(1, keepdims=True)
         scale = spread + 1e-6 if options.std else 0.3

@@ -36,14 +36,16 @@ TIMES = "learning_study.json"
 """CPU seconds of this process, by seed and arm; a run that goes on keeps those of its first process."""
 
 
-def configured(base: RunConfig, seed: int, tasks: int, slices: Sequence[str]) -> RunConfig:
-    """The experiment of a seed, measured on so many test tasks of each slice."""
+def configured(base: RunConfig, seed: int, options: argparse.Namespace) -> RunConfig:
+    """The experiment of a seed, measured on test tasks of all slices."""
     assert base.train is not None
     *sources, measured = base.tasks
-    for name in slices:
-        options = {**measured.options, "split": "test", "slice": name}
-        sources.append(TaskSource.model_validate({**measured.model_dump(), "count": tasks, "options": options}))
-    evaluation = base.train.evaluation.model_copy(update={"split": "test", "tasks": tasks, "slices": tuple(slices)})
+    for name in options.slices:
+        chosen = {**measured.options, "split": "test", "slice": name}
+        count = options.tasks if name == "instances" else options.apart
+        sources.append(TaskSource.model_validate({**measured.model_dump(), "count": count, "options": chosen}))
+    asked = {"split": "test", "tasks": options.tasks, "apart_tasks": options.apart, "slices": tuple(options.slices)}
+    evaluation = base.train.evaluation.model_copy(update=asked)
     train = base.train.model_copy(update={"evaluation": evaluation})
     return base.model_copy(update={"seed": seed, "tasks": tuple(sources), "train": train})
 
@@ -59,30 +61,45 @@ def control(config: RunConfig, arm: str, start: Path, steps: int) -> RunConfig:
     return config.model_copy(update={"name": f"{config.name}_{arm}", "train": train})
 
 
-def run_seed(settings: Settings, config: RunConfig, say: Any) -> None:
-    """All arms of a seed, trained and measured."""
+def run_part(settings: Settings, config: RunConfig, part: str, say: Any) -> None:
+    """The RL arm of a seed with what comes before it, or its control arms, trained and measured."""
     with connect(settings) as ledger:
         with Lab(config, ledger, settings) as lab:
-            prepared(lab)
-            spent = timed(settings, config.seed, "sft", lambda: trainer.train(lab, open_sampler, until=_end(lab, "sft")))
-            cpu_s = timed(settings, config.seed, "rl", lambda: trainer.train(lab, open_sampler))
+            if part == "rl":
+                prepared(lab)
+                spent = timed(settings, config.seed, "sft", lambda: trainer.train(lab, open_sampler, until=_end(lab, "sft")))
+                cpu_s = timed(settings, config.seed, "rl", lambda: trainer.train(lab, open_sampler))
+                measured(lab, ("sft", "rl"), fixed=config.seed == 1)
+                say(f"seed {config.seed}: sft {spent:.0f} cpu s, rl {cpu_s:.0f} cpu s")
+                return
             training = Training(lab)
-            steps = sum(place.stage.steps for place in training.places if place.stage.stage == "supervised" and place.index == 0)
-            rate = spent_on_imitation(settings, config.seed, spent) / steps
-            start = training.folder(_last(training, "sft"))
-            measured(lab, ("sft", "rl"), fixed=config.seed == 1)
-            say(f"seed {config.seed}: sft {spent:.0f} cpu s, rl {cpu_s:.0f} cpu s")
+            steps, start = _steps(settings, training, config.seed), training.folder(_last(training, "sft"))
         for arm in ARMS[1:]:
-            with Lab(control(config, arm, start, max(1, round(cpu_s / rate))), ledger, settings) as lab:
+            with Lab(control(config, arm, start, steps), ledger, settings) as lab:
                 prepared(lab)
                 timed(settings, config.seed, arm, lambda lab=lab: trainer.train(lab, open_sampler))  # type: ignore[misc]
                 measured(lab, ("rl" if arm == "shuffled" else "sft",))
                 say(f"seed {config.seed}: {arm} {read_times(settings).get(f'{config.seed}/{arm}', 0):.0f} cpu s")
 
 
-def spent_on_imitation(settings: Settings, seed: int, total_s: float) -> float:
-    """CPU seconds of the imitation alone: a fair price of a step leaves out copying and the collection of traces."""
-    return read_times(settings).get(f"{seed}/sft", total_s)
+def in_processes(command: Sequence[str], seeds: Sequence[int], count: int) -> None:
+    """Both parts of all seeds, so many processes at a time; the control arms of a seed after its RL arm."""
+    waiting = [(seed, "rl") for seed in seeds]
+    running: dict[tuple[int, str], subprocess.Popen[bytes]] = {}
+    while waiting or running:
+        for (seed, part), process in list(running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del running[seed, part]
+            if code:
+                raise SystemExit(f"seed {seed}, {part}: the process ended with {code}; run again to go on")
+            if part == "rl":
+                waiting.append((seed, "controls"))
+        while waiting and len(running) < count:
+            seed, part = waiting.pop(0)
+            running[seed, part] = subprocess.Popen([*command, "--only", str(seed), "--part", part])
+        time.sleep(0.5)
 
 
 def prepared(lab: Lab) -> None:
@@ -222,27 +239,25 @@ def main() -> None:
     parser.add_argument("--experiment", type=Path, default=SHIPPED / "desk_rl.toml")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=400)
-    parser.add_argument("--slices", nargs="+", default=["instances"])
+    parser.add_argument("--slices", nargs="+", default=["instances", "families", "wordings", "names"])
+    parser.add_argument("--apart", type=int, default=60, help="test tasks of each slice but instances")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", type=int, nargs="+", help="run these seeds here, without a report")
+    parser.add_argument("--only", type=int, help="run a part of this seed here, without a report")
+    parser.add_argument("--part", choices=("rl", "controls"), default="rl")
     parser.add_argument("--report", action="store_true", help="print the report alone")
     options = parser.parse_args()
     # The processes of a seed's own would be left out of its CPU time.
     settings, base = Settings(processes=1) if options.only else Settings(), read_run_config(options.experiment)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    configs = [configured(base, seed, options.tasks, options.slices) for seed in options.only or range(1, options.seeds + 1)]
     if options.only:
-        for config in configs:
-            run_seed(settings, config, lambda line: print(line, flush=True))
+        run_part(settings, configured(base, options.only, options), options.part, lambda line: print(line, flush=True))
         return
+    seeds = range(1, options.seeds + 1)
+    configs = [configured(base, seed, options) for seed in seeds]
     if not options.report:
         with connect(settings) as ledger, Lab(configs[0], ledger, settings) as lab:
             gated(lab)
-        shares = [[str(config.seed) for config in configs[first :: options.processes]] for first in range(options.processes)]
-        command = [sys.executable, "-m", "tests.benchmarks.learning_study", *sys.argv[1:], "--only"]
-        running = [subprocess.Popen([*command, *share]) for share in shares if share]
-        if any(process.wait() for process in running):
-            raise SystemExit("a process ended with an error; run again to go on")
+        in_processes([sys.executable, "-m", "tests.benchmarks.learning_study", *sys.argv[1:]], seeds, options.processes)
     print("\n".join(report(settings, configs)))
 
 

@@ -41,12 +41,13 @@ def _chosen(training: Training) -> dict[str, list[Bundle]]:
     chosen: dict[str, list[Bundle]] = {}
     for name in table.slices:
         found = [bundle for bundle in there if bundle.draft.provenance.get("slice") == name]
-        if len(found) < table.tasks:
+        wanted = table.tasks if name == "instances" else table.apart_tasks or table.tasks
+        if len(found) < wanted:
             raise SettingsError(
-                f"slice {name!r} of split {table.split!r} has {len(found)} tasks; allowed: {table.tasks} or more, from [[tasks]] with"
+                f"slice {name!r} of split {table.split!r} has {len(found)} tasks; allowed: {wanted} or more, from [[tasks]] with"
                 f' options split = "{table.split}" and slice = "{name}"'
             )
-        chosen[name] = found[: table.tasks]
+        chosen[name] = found[:wanted]
     return chosen
 
 
