@@ -25,7 +25,6 @@ from ledger.queries_rows import Filter, OutcomeSummary
 from ledger.seal import seal_now
 from ledger.settings import Settings
 from pipelines import SHIPPED
-from pipelines.demo_training import gain_lines, learning_table, train_and_measure
 from training import stages
 from training.lab import SMOLLM2, Lab
 from training.rollout import engine
@@ -91,13 +90,11 @@ def run_demo(settings: Settings, configs: Sequence[RunConfig], console: Console,
         for config in configs:
             with Lab(config, ledger, settings, say=screen.say) as lab, screen.live():
                 summary = _collect(lab, screen, with_model=with_model) if config.collect else None
-                found = None if config.train is None else train_and_measure(lab, screen, partial(_stage, screen), with_model=with_model)
+                told = None if config.train is None else _trained(lab, screen, with_model=with_model)
             if summary is not None:
                 console.print(summary_table(summary))
-            if found is not None:
-                console.print(learning_table(found))
-                for line in gain_lines(ledger, found):
-                    console.print(line, highlight=False)
+            for part in told or ():
+                console.print(part, highlight=False)
             page = queries.rewards(ledger, Filter(run_id=lab.run().run_id, policy=_shown_policy(config, with_model)), limit=1)
             reward_id = page.lines[0].reward_id if page.lines else reward_id
         sealed = seal_now(ledger, settings)
@@ -128,6 +125,14 @@ def _collect(lab: Lab, screen: Screen, *, with_model: bool) -> list[OutcomeSumma
             lab.cool()
     queries.fresh(lab.ledger)
     return queries.outcomes(lab.ledger, Filter(run_id=lab.run().run_id))
+
+
+def _trained(lab: Lab, screen: Screen, *, with_model: bool) -> list[Table | str]:
+    """What training gave, for the terminal; torch is imported for experiments that train alone."""
+    from pipelines.demo_training import gain_lines, learning_table, train_and_measure
+
+    found = train_and_measure(lab, screen, partial(_stage, screen), with_model=with_model)
+    return [learning_table(found), *gain_lines(lab.ledger, found)]
 
 
 def _needs_server(config: RunConfig) -> bool:

@@ -236,7 +236,7 @@ def _last(training: Training, stage: str) -> str:
 def main() -> None:
     """Run the seeds, several processes at a time, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--experiment", type=Path, default=SHIPPED / "desk_rl.toml")
+    parser.add_argument("--experiment", type=Path, default=SHIPPED / "desk_study.toml")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=400)
     parser.add_argument("--slices", nargs="+", default=["instances", "families", "wordings", "names"])

@@ -15,7 +15,7 @@ from training.worlds.source import source_of
 def test_the_shipped_experiments_fit_and_name_scripts_that_exist() -> None:
     files = ExperimentFiles((SHIPPED,))
     assert list(files.paths()) == [
-        "class_worlds", "demo", "desk_rl", "gymnasium", "mcp_notes", "openenv", "shop", "smoke", "smollm2", "textworld", "verifiers_tasks",
+        "class_worlds", "demo", "desk_rl", "desk_study", "gymnasium", "mcp_notes", "openenv", "shop", "smoke", "smollm2", "textworld", "verifiers_tasks",
     ]  # fmt: skip
     for name in files.paths():
         config = files.read(name)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -21,6 +21,10 @@ from training.models.causal_lm import Foreign
 from training.models.folder import CONFIG, PolicyFiles, read_files, write_folder
 from training.rollout.pretrained import MANIFEST, version_digest, weights_digest
 from training.train_config import Lora
+
+# peft takes longer to import than torch, and few policies have an adapter: only what uses one imports it.
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -56,6 +60,8 @@ def attach(model: nn.Module, lora: Lora, *, seed: int) -> PeftModel:
     Raises:
         AdapterError: the model has no linear layer of a target's name.
     """
+    from peft import LoraConfig, get_peft_model
+
     inner = model.inner if isinstance(model, Foreign) else model
     linear = {name.rpartition(".")[2] for name, module in inner.named_modules() if isinstance(module, nn.Linear)}
     if missing := [target for target in lora.targets if target not in linear]:
@@ -84,6 +90,8 @@ def save_adapter(model: PeftModel, target: Path, *, base: Path) -> AdapterVersio
     Raises:
         AdapterError: `target` is there already.
     """
+    from peft import get_peft_model_state_dict
+
     if target.exists():
         raise AdapterError(f"{target} is there already; allowed: a new folder for each version")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -152,6 +160,8 @@ def load_adapter(model: nn.Module, folder: Path, *, base: Path, trainable: bool 
     Raises:
         AdapterError: the adapter was trained on another base, or the folder lacks a file.
     """
+    from peft import LoraConfig, PeftModel
+
     version = adapter_version(folder)
     if (seen := version_digest(base)) != version.base_digest:
         raise AdapterError(f"the adapter in {folder} was trained on base {version.base_digest}; this base is {seen}")

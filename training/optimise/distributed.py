@@ -15,8 +15,6 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from ledger.errors import ProcessLost, TallyError, UpdateRefused
 from training.optimise.gradient import accumulate, check, grad_norm, planned, with_column
@@ -60,6 +58,9 @@ def sharded(model: nn.Module | Scorer, ranks: Ranks) -> Scorer:
 
     Make the optimiser after this call. Gradients are summed over the processes, where FSDP by itself would average them.
     """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
     scorer = scorer_of(model)
     mesh = init_device_mesh(next(scorer.parameters()).device.type, (ranks.world,))
     for layers in [module for module in scorer.modules() if isinstance(module, nn.ModuleList)]:
@@ -93,6 +94,8 @@ def sharded_gradient(
     Raises:
         UpdateRefused: the processes have different batches, or one of them refuses its share; then all of them do, and no gradient is left.
     """
+    from torch.distributed.fsdp import FSDPModule
+
     scorer = scorer_of(model)
     check(batch)
     agree(batch_digest(batch), ranks, what="batches")

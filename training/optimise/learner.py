@@ -1,12 +1,14 @@
 """A policy in training: one version's weights with the optimiser that goes on from it. Torch; reads and writes policy folders."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from peft import PeftModel
 from torch import Tensor, nn
 
 from training.models.causal_lm import load_model, weights_to_save
@@ -19,6 +21,9 @@ from training.optimise.optimiser import AdamW
 from training.train_config import Optimiser, PolicyTable
 from training.update_batch import UpdateBatch
 from training.view import RolloutView
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SCORED_AT_ONCE = 8192

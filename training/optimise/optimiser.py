@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ledger.errors import UpdateRefused
 from training.optimise.gradient import grad_norm
@@ -124,11 +123,21 @@ class AdamW:
 
 def _whole(kept: Tensor) -> Tensor:
     """The tensor in one piece; where it is sharded, all processes must ask."""
-    whole = kept.full_tensor() if isinstance(kept, DTensor) else kept
+    whole: Tensor = getattr(kept, "full_tensor", lambda: kept)()
     return whole.detach().cpu().contiguous().clone()
 
 
 def _like(weight: Tensor, whole: Tensor) -> Tensor:
     """The tensor on the device of the weight, in its dtype, sharded as it is."""
     there = whole.to(weight.device, weight.dtype).clone()
-    return distribute_tensor(there, weight.device_mesh, weight.placements, src_data_rank=None) if isinstance(weight, DTensor) else there
+    if not _divided(weight):
+        return there
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(weight, DTensor)
+    return distribute_tensor(there, weight.device_mesh, weight.placements, src_data_rank=None)
+
+
+def _divided(tensor: Tensor) -> bool:
+    """Whether it is a `DTensor`, told without its import, which takes long and which one process alone never needs."""
+    return hasattr(tensor, "full_tensor")
