@@ -6,6 +6,7 @@ on from where it was. Arms of one seed share their copying and imitation: the co
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -57,7 +58,9 @@ def control(config: RunConfig, arm: str, start: Path, steps: int) -> RunConfig:
     wanted = ReinforceStage if arm == "shuffled" else SupervisedStage
     stage = next(stage for stage in config.train.stages if isinstance(stage, wanted))
     change: dict[str, Any] = {"shuffled_rewards": True} if arm == "shuffled" else {"steps": steps}
-    train = config.train.model_copy(update={"policy": policy, "stages": (stage.model_copy(update=change),)})
+    evaluation = config.train.evaluation.model_copy(update={"slices": ("instances",)})
+    asked = {"policy": policy, "stages": (stage.model_copy(update=change),), "evaluation": evaluation}
+    train = config.train.model_copy(update=asked)
     return config.model_copy(update={"name": f"{config.name}_{arm}", "train": train})
 
 
@@ -130,17 +133,21 @@ def measured(lab: Lab, labels: Sequence[str], *, fixed: bool = False) -> None:
 
 
 def timed(settings: Settings, seed: int, arm: str, work: Any) -> float:
-    """CPU seconds of the work, kept in a file where it was not done before."""
-    began = time.process_time()
-    work()
-    spent, known = time.process_time() - began, read_times(settings)
-    key = f"{seed}/{arm}"
-    if key not in known:
-        path = settings.data_dir / f"{seed}.{TIMES}"
-        mine = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**mine, key: spent}))
-        return spent
-    return known[key]
+    """CPU seconds of the work, kept in a file; those of a work that was broken off by a signal are counted when it goes on."""
+    path, key = settings.data_dir / f"{seed}.{TIMES}", f"{seed}/{arm}"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    if key in known:
+        work()
+        return float(known[key])
+    began, before = time.process_time(), float(known.pop(f"{key} so far", 0.0))
+    whole = False
+    try:
+        work()
+        whole = True
+    finally:
+        spent = before + time.process_time() - began
+        path.write_text(json.dumps({**known, key if whole else f"{key} so far": spent}))
+    return spent
 
 
 def read_times(settings: Settings) -> dict[str, float]:
@@ -250,6 +257,7 @@ def main() -> None:
     settings, base = Settings(processes=1) if options.only else Settings(), read_run_config(options.experiment)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     if options.only:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         run_part(settings, configured(base, options.only, options), options.part, lambda line: print(line, flush=True))
         return
     seeds = range(1, options.seeds + 1)
