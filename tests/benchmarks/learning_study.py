@@ -80,7 +80,7 @@ def run_part(settings: Settings, config: RunConfig, part: str, say: Any) -> None
         for arm in ARMS[1:]:
             with Lab(control(config, arm, start, steps), ledger, settings) as lab:
                 prepared(lab)
-                timed(settings, config.seed, arm, lambda lab=lab: trainer.train(lab, open_sampler))  # type: ignore[misc]
+                timed(settings, config.seed, arm, lambda lab=lab: trainer.train(lab, open_sampler))
                 measured(lab, ("rl" if arm == "shuffled" else "sft",))
                 say(f"seed {config.seed}: {arm} {read_times(settings).get(f'{config.seed}/{arm}', 0):.0f} cpu s")
 
