@@ -45,12 +45,17 @@ def config() -> RunConfig:
 
 
 @contextmanager
-def briefly_trained(ledger: LedgerHandle, folder: Path) -> Iterator[tuple[Lab, tuple[Version, Version]]]:
-    """The experiment with its worlds and tasks, and the versions after the first and the second stage of imitation."""
+def opened(ledger: LedgerHandle, folder: Path) -> Iterator[Lab]:
+    """The experiment with its worlds and tasks."""
     with Lab(config(), ledger, Settings(data_dir=folder, processes=1)) as lab:
         stages.worlds(lab)
         stages.task_bundles(lab)
         admit(ledger, lab)
-        made = {trained.place.stage.name: trained.update.after for trained in train(lab, open_sampler)}
-        folder_of = Training(lab).folder
-        yield lab, (Version(made["first"], folder_of(made["first"])), Version(made["second"], folder_of(made["second"])))
+        yield lab
+
+
+def briefly_trained(lab: Lab) -> tuple[Version, Version]:
+    """The versions after the first and the second stage of imitation."""
+    made = {trained.place.stage.name: trained.update.after for trained in train(lab, open_sampler)}
+    folder_of = Training(lab).folder
+    return Version(made["first"], folder_of(made["first"])), Version(made["second"], folder_of(made["second"]))

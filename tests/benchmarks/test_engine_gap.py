@@ -19,7 +19,8 @@ from ledger.attempts import attempts
 from ledger.errors import EngineFailed
 from ledger.events import ModelCalled
 from ledger.ledger import open_ledger
-from tests.benchmarks.desk_policy import TASKS, Version, briefly_trained
+from tests.benchmarks import desk_policy
+from tests.benchmarks.desk_policy import TASKS, Version
 from tests.conftest import Cluster
 from training.lab import Lab
 from training.models.causal_lm import load_model
@@ -142,8 +143,9 @@ def test_engine_and_trainer_agree_on_sampled_tokens(disk_cluster: Cluster, tmp_p
     strict: dict[str, list[Agreement]] = {}
     with (
         open_ledger(disk_cluster.migrated_database(), project="bench", actor_id="bench") as ledger,
-        briefly_trained(ledger, tmp_path / "data") as (lab, versions),
+        desk_policy.opened(ledger, tmp_path / "data") as lab,
     ):
+        versions = desk_policy.briefly_trained(lab)
         print(f"\n|engine - trainer| of sampled tokens, nats; {GROUP_SIZE * TASKS} rollouts of the desk an engine and version")
         print(line("engine", "rollouts", "trainer", "tokens", "mean", "max"))
         for name in ENGINES:

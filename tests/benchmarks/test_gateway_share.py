@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ledger.ledger import LedgerHandle, open_ledger
-from tests.benchmarks.desk_policy import Version, briefly_trained
+from ledger.ledger import open_ledger
+from tests.benchmarks import desk_policy
 from tests.benchmarks.harness_load import ASKING_IDS, Load, Played, collected, driven
-from tests.benchmarks.peers.load import quantile
 from tests.benchmarks.peers.processes import Serving, serving
 from tests.benchmarks.rounds import interleaved, report
 from tests.benchmarks.test_gateway import python, shown
@@ -101,13 +101,13 @@ def gateway(url: str, upstream: Upstream, model: str, folder: Path, rollouts: in
 
 
 @pytest.fixture(scope="module")
-def desk(disk_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LedgerHandle, Lab, Version]]:
-    """A ledger, the desk with its tasks, and a tiny policy that can work there."""
+def desk(disk_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The desk with its tasks, and a ledger."""
     with (
         open_ledger(disk_cluster.migrated_database(), project="bench", actor_id="bench") as ledger,
-        briefly_trained(ledger, tmp_path_factory.mktemp("desk")) as (lab, versions),
+        desk_policy.opened(ledger, tmp_path_factory.mktemp("desk")) as lab,
     ):
-        yield ledger, lab, versions[-1]
+        yield lab
 
 
 def taken(urls: Iterator[str], number: int) -> list[str]:
@@ -116,15 +116,14 @@ def taken(urls: Iterator[str], number: int) -> list[str]:
 
 
 def test_rollouts_of_smollm2_through_the_gateway_and_straight_at_vllm(
-    disk_cluster: Cluster, desk: tuple[LedgerHandle, Lab, Version], smollm2_dir: Path, tmp_path: Path
+    disk_cluster: Cluster, desk: Lab, smollm2_dir: Path, tmp_path: Path
 ) -> None:
-    ledger, lab, _ = desk
     harness = tool_loop(calls_per_turn=3, calls=3, max_tokens=32)
     sampling = {"temperature": 1.0, "tool_choice": "required", "parallel_tool_calls": False}
     version = version_of("smollm2", smollm2_dir)
     policy = Policy("smollm2", "smollm2", version, sampling=sampling, trainable=True, stream=True, strict_tools=True)
-    groups = [Group(replace(bundle, harness_id=harness.harness_id), policy, 1) for bundle in lab.bundles[:SMOLLM2_TASKS]]
-    load = Load(lab.worlds["ticket_desk"], harness, groups, callers=SMOLLM2_TASKS)
+    groups = [Group(replace(bundle, harness_id=harness.harness_id), policy, 1) for bundle in desk.bundles[:SMOLLM2_TASKS]]
+    load = Load(desk.worlds["ticket_desk"], harness, groups, callers=SMOLLM2_TASKS)
     with (
         served(smollm2_dir, version, "smollm2", tmp_path / "engine", tools=True) as upstream,
         gateway(disk_cluster.migrated_database(), upstream, "smollm2", tmp_path / "gateway", load.rollouts * (PAIRS + 1)) as (_, urls),
@@ -136,22 +135,20 @@ def test_rollouts_of_smollm2_through_the_gateway_and_straight_at_vllm(
                 STRAIGHT: pairs.arm(STRAIGHT, pairs.straight),
                 WITH_IDS: pairs.arm(WITH_IDS, pairs.with_ids),
                 THROUGH: pairs.arm(THROUGH, lambda run: asyncio.run(driven(load, run, taken(urls, load.rollouts)))),
-                COLLECTED: pairs.arm(COLLECTED, lambda run: asyncio.run(collected(load, run, ledger, upstream))),
+                COLLECTED: pairs.arm(COLLECTED, lambda run: asyncio.run(collected(load, run, desk.ledger, upstream))),
             },
         )
     for name in (THROUGH, COLLECTED):
         print(f"  goal: {name} at least {GOAL} of straight: {'reached' if ratios[name] >= GOAL else 'not reached'} ({ratios[name]:.3f})")
 
 
-def test_time_that_the_gateway_adds_to_a_call_of_a_tiny_policy(
-    disk_cluster: Cluster, desk: tuple[LedgerHandle, Lab, Version], tmp_path: Path
-) -> None:
-    _, lab, version = desk
+def test_time_that_the_gateway_adds_to_a_call_of_a_tiny_policy(disk_cluster: Cluster, desk: Lab, tmp_path: Path) -> None:
+    _, version = desk_policy.briefly_trained(desk)
     policy = Policy("tiny", "tiny", version.name, sampling={"temperature": 1.0}, trainable=True, stream=True)
-    groups = [Group(bundle, policy, 1) for bundle in lab.bundles[:TINY_TASKS]]
+    groups = [Group(bundle, policy, 1) for bundle in desk.bundles[:TINY_TASKS]]
     with served(version.folder, version.name, "tiny", tmp_path / "engine", tools=False) as upstream:
         for callers in (1, 8):
-            load = Load(lab.worlds["ticket_desk"], lab.harness, groups, callers)
+            load = Load(desk.worlds["ticket_desk"], desk.harness, groups, callers)
             url, folder = disk_cluster.migrated_database(), tmp_path / f"gateway-{callers}"
             with gateway(url, upstream, "tiny", folder, load.rollouts * (PAIRS + 1)) as (process, urls):
                 added(Pairs(load, f"tiny-{callers}", upstream), process, urls)
@@ -180,4 +177,4 @@ def added(pairs: Pairs, process: Serving, urls: Iterator[str]) -> None:
 
 def column(played: list[Played], share: float) -> list[float]:
     """This quantile of the calls' latencies in each round, ms."""
-    return [value for one in played if (value := quantile(one.latencies, share)) is not None]
+    return [1000 * float(np.quantile(one.latencies, share)) for one in played]
