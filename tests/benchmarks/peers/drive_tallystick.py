@@ -31,13 +31,13 @@ def start_rollouts(ledger: LedgerHandle, count: int) -> list[str]:
     return names
 
 
-def serve(database_url: str, upstream: str, rollouts: int) -> int:
-    """Exit status of the gateway."""
+def serve(database_url: str, upstream: str, model: str, rollouts: int) -> int:
+    """Exit status of the gateway; `model` is the name in requests."""
     with open_ledger(database_url, project=PROJECT, actor_id="bench") as ledger:
         names = start_rollouts(ledger, rollouts)
     command = [
         sys.executable, "-m", "ledger.cli", "gateway", "--port", "0",
-        "--upstream", f"model=stub,url={upstream},version=stub-1,kind=vllm,logprobs_mode=processed_logprobs",
+        "--upstream", f"model={model},url={upstream},version=stub-1,kind=vllm,logprobs_mode=processed_logprobs",
     ]  # fmt: skip
     environment = {**os.environ, "TALLY_DATABASE_URL": database_url, "TALLY_PROJECT": PROJECT, "TALLY_DATA_DIR": os.getcwd()}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as gateway:
@@ -65,10 +65,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database-url", required=True, help="a migrated database")
     parser.add_argument("--upstream", help="address up to and including /v1")
+    parser.add_argument("--model", default="stub", help="the model's name in requests")
     parser.add_argument("--rollouts", type=int, default=100)
     parser.add_argument("--found", action="store_true", help="only print the ids of the calls that the ledger holds")
     options = parser.parse_args()
     if options.found:
         print(json.dumps(found(options.database_url)))
     else:
-        sys.exit(serve(options.database_url, options.upstream, options.rollouts))
+        sys.exit(serve(options.database_url, options.upstream, options.model, options.rollouts))
