@@ -58,8 +58,13 @@ def update_gradient(
 
 
 def with_column(batch: UpdateBatch, name: str, model: nn.Module | Scorer, *, micro_tokens: int) -> UpdateBatch:
-    """The batch with what `model` says now as a column of log-probabilities, on the tokens that some term covers and NaN elsewhere."""
-    scores = token_scores(model, batch.id_T, batch.row_T, micro_tokens=micro_tokens, wanted_T=covered(batch))
+    """The batch with what `model` says now as a column of log-probabilities: on the tokens that some term covers in the rows that an
+    update runs, and NaN elsewhere."""
+    run_Q = np.zeros(batch.rows, dtype=np.bool_)
+    for rows in planned(batch, micro_tokens=micro_tokens):
+        run_Q[rows] = True
+    wanted_T = covered(batch) & run_Q[batch.row_T]
+    scores = token_scores(model, batch.id_T, batch.row_T, micro_tokens=micro_tokens, wanted_T=wanted_T)
     return replace(batch, logprobs={**batch.logprobs, name: scores.logprob_T})
 
 
