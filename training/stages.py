@@ -138,10 +138,12 @@ def verdicts(lab: Lab, *, round: int = 0, opinions: bool | None = None, progress
     """Every counted rollout judged by its bundle's verifier and, where they are wanted, by the second opinions of its world.
 
     Args:
-        opinions: whether they are wanted; None: as the experiment's file says for round 0, or for the rounds of training.
+        opinions: whether they are wanted; None: as the experiment's file says for its own collections, which are round 0, or else for
+            training and its evaluation.
     """
     if opinions is None:
-        opinions = lab.config.training_opinions if round else lab.config.second_opinions is not False
+        collected = round == 0 and bool(lab.config.collect)
+        opinions = lab.config.second_opinions is not False if collected else lab.config.training_opinions
     since = lab.ledger.barrier()
     known = counted(lab.ledger, lab.run().run_id, round)
     given = {verdict_id for rollout in known for verdict_id in rollout.verdict_ids}

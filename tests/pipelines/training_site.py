@@ -20,6 +20,7 @@ options = {{ families = true, level = 0, split = "train", judging = ["cooldown"]
 world = "ticket_desk"
 count = 6
 seed = 4
+gated = false
 options = {{ families = true, level = 0, split = "validation", slice = "instances", judging = ["cooldown"], rows = "drawn" }}
 [train]
 keep_checkpoints = 1

@@ -44,7 +44,7 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
             found.append((source, _collected(training, place, source, bundles, progress)))
         else:
             found.append((source, _recorded(training, source, bundles)))
-    stages.verdicts(lab, round=place.round, opinions=False, progress=progress)
+    stages.verdicts(lab, round=place.round, progress=progress)
     stages.rewards(lab, round=place.round, progress=progress)
     return found
 
