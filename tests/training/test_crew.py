@@ -57,6 +57,8 @@ def trained(settings: Settings) -> tuple[tuple[str, str], ...]:
     with open_ledger(str(settings.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, settings) as lab:
         trainer.train(lab, open_sampler)
         assert (lab.crew is None) == (settings.processes == 1)
+        known = counted(ledger, Training(lab).run_id, Training(lab).places[-1].round)
+        assert [len(rollout.verdict_ids) for rollout in known] == [1] * 96
         return tuple((update.batch_id or "", update.after) for update in Training(lab).chain())
 
 
@@ -65,6 +67,7 @@ def test_two_processes_give_the_versions_that_one_gives(copies: Copy) -> None:
     assert trained(alone) == trained(shared)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(copies: Copy) -> None:
     alone, shared = copies(1), copies(2)
     with open_ledger(str(shared.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, shared) as lab:
@@ -79,15 +82,6 @@ def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(cop
         with pytest.raises(TallyError, match="ended early"):
             trainer.train(lab, open_sampler, progress=progress)
     assert trained(alone) == trained(shared)
-
-
-def test_a_shared_verdict_is_given_once(copies: Copy) -> None:
-    shared = copies(2)
-    trained(shared)
-    with open_ledger(str(shared.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, shared) as lab:
-        known = counted(ledger, Training(lab).run_id, Training(lab).places[-1].round)
-        assert len(known) == 96
-        assert all(len(set(rollout.verdict_ids)) == len(rollout.verdict_ids) == 1 for rollout in known)
 
 
 def test_few_slots_are_not_shared(copies: Copy) -> None:
