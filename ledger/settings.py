@@ -24,7 +24,7 @@ class Settings(BaseSettings):
         subject_kek_file: 64 hexadecimal digits, the key around the subjects' keys; None keeps those as they are.
         statement_timeout_s: seconds that one statement may take; 0 for no limit.
         seal_key_file: the key that signs checkpoints; None for `keys/seal.key` in the data folder.
-        processes: that work beside each other where work can be shared out; 0 for as many as there are cores.
+        processes: that share lock-step collections and their verdicts; 0 for as many as there are cores.
         sandbox_allow_missing: names of protections, with commas, that hostile code may run without (`tally sandbox` lists them).
         witness_file: where published checkpoints are kept outside the database; None for `checkpoints.txt` in the data folder.
     """

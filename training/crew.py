@@ -65,7 +65,6 @@ def crew_of(lab: Lab, items: int) -> Crew | None:
         crew = Crew(lab.config, lab.settings, processes)
         lab.closing(crew.close)
         lab.crew = crew
-    assert isinstance(lab.crew, Crew)
     return lab.crew
 
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledger.appender import Appender
 from ledger.bundle import Bundle
@@ -35,6 +35,9 @@ from training.verifiers import verifiers
 from training.worlds import World
 from training.worlds.source import TaskQuery, WorldSource, source_of
 
+if TYPE_CHECKING:
+    from training.crew import Crew
+
 Say = Callable[[str], None]
 SMOLLM2 = "smollm2"
 
@@ -44,8 +47,8 @@ class Lab:
 
     def __init__(self, config: RunConfig, ledger: LedgerHandle, settings: Settings, *, say: Say = lambda _: None) -> None:
         self.config, self.ledger, self.settings, self.say = config, ledger, settings, say
-        self.crew: object | None = None
-        """What `training.crew` keeps for this laboratory."""
+        self.crew: Crew | None = None
+        """Started by `training.crew.crew_of`, where there is work for one."""
         self._open = ExitStack()
 
     def __enter__(self) -> "Lab":

@@ -84,8 +84,8 @@ class RunConfig(Table):
         seed: the root of all random streams.
         concurrency: rollouts under way at once.
         reward: the rule that derives rewards from verdicts.
-        second_opinions: whether a world's further verifiers judge as well: true everywhere, false nowhere; None at the rollouts of
-            `collect` and not at those of training and its evaluation, which the bundle's own verifier judges alone.
+        second_opinions: whether a world's further verifiers judge as well: true everywhere, false nowhere; None in round 0 where there
+            is a `collect`, and not in the rounds of training and its evaluation, which the bundle's own verifier judges alone.
         harness: what drives policies.
         tasks: where task bundles come from.
         collect: rollouts of scripted policies and of pretrained models.
@@ -102,10 +102,9 @@ class RunConfig(Table):
     collect: tuple[Collection, ...] = ()
     train: TrainTable | None = None
 
-    @property
-    def training_opinions(self) -> bool:
-        """Whether second opinions judge the rollouts of training and of its evaluation as well."""
-        return self.second_opinions is True
+    def wants_opinions(self, round: int) -> bool:
+        """Whether second opinions judge the rollouts of a round."""
+        return bool(self.collect) and round == 0 if self.second_opinions is None else self.second_opinions
 
     @model_validator(mode="after")
     def _does_something(self) -> "RunConfig":

@@ -134,16 +134,9 @@ async def _collect(lab: Lab, round: int, groups: Sequence[Group], progress: Prog
         )
 
 
-def verdicts(lab: Lab, *, round: int = 0, opinions: bool | None = None, progress: Progress = silent) -> StageReport:
-    """Every counted rollout judged by its bundle's verifier and, where they are wanted, by the second opinions of its world.
-
-    Args:
-        opinions: whether they are wanted; None: as the experiment's file says for its own collections, which are round 0, or else for
-            training and its evaluation.
-    """
-    if opinions is None:
-        collected = round == 0 and bool(lab.config.collect)
-        opinions = lab.config.second_opinions is not False if collected else lab.config.training_opinions
+def verdicts(lab: Lab, *, round: int = 0, progress: Progress = silent) -> StageReport:
+    """Every counted rollout judged by its bundle's verifier and, where the experiment's file wants them, by its world's second opinions."""
+    opinions = lab.config.wants_opinions(round)
     since = lab.ledger.barrier()
     known = counted(lab.ledger, lab.run().run_id, round)
     given = {verdict_id for rollout in known for verdict_id in rollout.verdict_ids}

@@ -34,7 +34,7 @@ from training.train_config import PolicyTable, ReinforceStage, SupervisedStage
 
 ARMS = ("rl", "shuffled", "imitation")
 TIMES = "learning_study.json"
-"""CPU seconds of this process, by seed and arm; a run that goes on keeps those of its first process."""
+"""CPU seconds by seed and arm, over all processes that a part took."""
 
 
 def configured(base: RunConfig, seed: int, options: argparse.Namespace) -> RunConfig:

@@ -165,7 +165,7 @@ def _slots(lab: Lab, run: Run, groups: Sequence[Group]) -> tuple[int, int]:
 
 def _judged(training: Training, round: int, since: int, slots: tuple[int, int], progress: Progress) -> StageReport:
     lab, (expected, new) = training.lab, slots
-    stages.verdicts(lab, round=round, opinions=lab.config.training_opinions, progress=progress)
+    stages.verdicts(lab, round=round, progress=progress)
     stages.rewards(lab, round=round, progress=progress)
     counts = {"expected": expected, "already": expected - new, "new": new}
     if left_out := sum(bundle.bundle_id in lab.rejected for found in _chosen(training).values() for bundle in found):

@@ -4,12 +4,11 @@ from contextlib import ExitStack
 
 from ledger.attempts import unfinished
 from ledger.errors import LedgerUnavailable, TallyError
-from ledger.events import RolloutEnded
 from ledger.exclusive import exclusive, unheld
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
-from ledger.lineage import bound_calls, calls_digest
 from ledger.token_packing import pack_rollout
+from training.rollout.recording import superseded_end
 
 
 def session_group(rollout_id: str) -> str:
@@ -52,12 +51,7 @@ def _end(ledger: LedgerHandle, rollout_id: str) -> bool:
     # One without events here is another ledger's, which alone may end it.
     if not events or any(event.kind == "RolloutEnded" for event in events):
         return False
-    call_ids = bound_calls(events)
-    body = RolloutEnded(
-        rollout_id=rollout_id, ended_by="cancelled", boundary="operator", reason="superseded: the process of its session went away",
-        model_calls=len(call_ids), tool_calls=sum(event.kind == "ToolCalled" for event in events), calls_digest=calls_digest(call_ids),
-        wall_s=None, sampling_s=None, tool_s=None, superseded=True,
-    )  # fmt: skip
+    body = superseded_end(rollout_id, events, "the process of its session went away")
     ledger.append([ledger.new(body, correlation_id=events[0].correlation_id)])
     pack_rollout(ledger, rollout_id)
     return True

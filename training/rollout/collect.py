@@ -16,12 +16,11 @@ from ledger.attempts import Attempt, attempts
 from ledger.bundle import Bundle
 from ledger.canonical import digest
 from ledger.errors import LedgerUnavailable, SettingsError, TallyError, WorldFailed
-from ledger.events import GroupDispatched, RolloutEnded, RolloutStarted
+from ledger.events import GroupDispatched, RolloutStarted
 from ledger.events.rollout import RolloutKind
 from ledger.exclusive import exclusive
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
-from ledger.lineage import bound_calls, calls_digest
 from ledger.store import New
 from training.bundles import Harness
 from training.hooks import rewriting
@@ -30,7 +29,7 @@ from training.rollout.harness import CallFailed, End, Episode, drive
 from training.rollout.model_client import call_seed
 from training.rollout.planting import Plants, check_faults, plant
 from training.rollout.policies import Policy
-from training.rollout.recording import RolloutRecord, packed, participants
+from training.rollout.recording import RolloutRecord, packed, participants, superseded_end
 from training.rollout.scripts import Scripts
 from training.rollout.tool_formats import written
 from training.rollout.ways import Ways
@@ -255,12 +254,7 @@ async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
 async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt], unpacked: list[str]) -> int:
     for attempt in unfinished:
         events = await asyncio.to_thread(site.ledger.read_stream, f"rollout-{attempt.rollout_id}")
-        call_ids = bound_calls(events)
-        body = RolloutEnded(
-            rollout_id=attempt.rollout_id, ended_by="cancelled", boundary="operator", reason="superseded: its collector went away",
-            model_calls=len(call_ids), tool_calls=sum(event.kind == "ToolCalled" for event in events), calls_digest=calls_digest(call_ids),
-            wall_s=None, sampling_s=None, tool_s=None, superseded=True,
-        )  # fmt: skip
+        body = superseded_end(attempt.rollout_id, events, "its collector went away")
         await site.appender.append([site.ledger.new(body, correlation_id=run.run_id)])
         await _pack(site, attempt.rollout_id, unpacked)
     return len(unfinished)

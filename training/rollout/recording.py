@@ -9,7 +9,8 @@ from ledger.errors import IdempotencyConflict
 from ledger.events import FaultInjected, HistoryRewritten, Participant, RolloutEnded, StateSnapshotted, ToolCalled
 from ledger.events.model_call import CallRole
 from ledger.ledger import LedgerHandle
-from ledger.lineage import calls_digest
+from ledger.lineage import bound_calls, calls_digest
+from ledger.order import Recorded
 from ledger.store import New
 from ledger.token_packing import pack_rollout
 from training.bundles import Harness
@@ -140,6 +141,16 @@ class RolloutRecord:
 
     def _new(self, body: FaultInjected | HistoryRewritten | RolloutEnded | StateSnapshotted | ToolCalled, *blobs: Pending) -> New:
         return self.ledger.new(body, *blobs, correlation_id=self._correlation_id)
+
+
+def superseded_end(rollout_id: str, events: Sequence[Recorded], reason: str) -> RolloutEnded:
+    """The end of a rollout whose process is gone, from what it left: cancelled, and never counted. What it took is not known."""
+    call_ids = bound_calls(events)
+    return RolloutEnded(
+        rollout_id=rollout_id, ended_by="cancelled", boundary="operator", reason=f"superseded: {reason}", model_calls=len(call_ids),
+        tool_calls=sum(event.kind == "ToolCalled" for event in events), calls_digest=calls_digest(call_ids), wall_s=None, sampling_s=None,
+        tool_s=None, superseded=True,
+    )  # fmt: skip
 
 
 async def packed(ledger: LedgerHandle, rollout_id: str) -> bool:
