@@ -123,12 +123,18 @@ def _parquet_writer(raw: BinaryIO) -> Iterator[_Parquet]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    kinds = {str: pa.string(), int: pa.int64(), bytes: pa.binary()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()] + [("sum", pa.string())])
+    schema = _schema()
     with parquet.ParquetWriter(raw, schema, compression="zstd") as writer:
         made = _Parquet(lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema=schema)))
         yield made
         made.flush()
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int64(), bytes: pa.binary()}
+    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()] + [("sum", pa.string())])
 
 
 def reading(path: Path) -> Iterator[tuple[int, Record, bytes]]:
@@ -181,10 +187,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Record, str]]:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            if file.schema_arrow.names != [*COLUMNS, "sum"]:
-                raise ExportFault(
-                    f"row 1: the file has columns {', '.join(file.schema_arrow.names)[:200]}; allowed: {', '.join(COLUMNS)}, sum"
-                )
+            if not file.schema_arrow.equals(_schema()):
+                seen, wanted = (", ".join(f"{field.name} {field.type}" for field in schema) for schema in (file.schema_arrow, _schema()))
+                raise ExportFault(f"row 1: the file has columns {seen[:400]}; allowed: {wanted}")
             for batch in file.iter_batches(batch_size=ROWS):
                 for row in batch.to_pylist():
                     number += 1

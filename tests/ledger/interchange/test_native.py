@@ -132,6 +132,11 @@ def test_every_changed_row_of_parquet_is_named(written: Any) -> None:
         parquet.write_table(pa.Table.from_pylist(changed, schema=table.schema), folder / "row.parquet")
         with pytest.raises(ExportFault, match=rf"^row {index + 1}:"):
             check_export(folder / "row.parquet", sealed.key)
+    place = table.schema.get_field_index("size")
+    retyped = table.set_column(place, "size", table["size"].cast(pa.duration("s")))
+    parquet.write_table(retyped, folder / "row.parquet")
+    with pytest.raises(ExportFault, match=r"size duration\[s\].*allowed: .*size int64"):
+        check_export(folder / "row.parquet", sealed.key)
     whole = (folder / "rows.parquet").read_bytes()
     held = [line for _, _, line in reading(folder / "rows.parquet")]
     rng, found = random.Random(3), 0
