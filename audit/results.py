@@ -27,6 +27,7 @@ class CheckResult:
         remedy: what to do about a failure.
         evidence_event_ids: events that show it.
         depends_on: for a skip, the id of the check without whose pass this one means nothing.
+        fault: for a failure, the kind of fault that it shows, from `audit.taxonomy`; None where it blames nobody.
     """
 
     check_id: str
@@ -37,6 +38,7 @@ class CheckResult:
     remedy: str = ""
     evidence_event_ids: tuple[str, ...] = ()
     depends_on: str | None = None
+    fault: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The result as a JSON object that has a canonical form."""
@@ -44,7 +46,8 @@ class CheckResult:
             "check_id": self.check_id, "status": self.status, "reason": self.reason, "measured": shown(dict(self.measured)),
             "evidence": shown(self.evidence), "remedy": self.remedy, "evidence_event_ids": list(self.evidence_event_ids),
         }  # fmt: skip
-        return made if self.depends_on is None else {**made, "depends_on": self.depends_on}
+        later = {"depends_on": self.depends_on, "fault": self.fault}
+        return {**made, **{name: value for name, value in later.items() if value is not None}}
 
 
 def result_of(made: Mapping[str, Any]) -> CheckResult:
@@ -52,23 +55,32 @@ def result_of(made: Mapping[str, Any]) -> CheckResult:
     return CheckResult(**{**made, "evidence_event_ids": tuple(made["evidence_event_ids"])})
 
 
-def answers(*check_ids: str, needs: tuple[str, ...] = ()) -> Callable[[Function], Function]:
-    """A decorator that names the ids that a check answers for and the checks that must have passed before it means anything."""
+def answers(*check_ids: str, needs: tuple[str, ...] = (), explains: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+    """A decorator that names the ids that a check answers for and the checks that must have passed before it means anything.
+
+    Args:
+        explains: ids of other checks whose failure on the same subject is a consequence of a failure of this one.
+    """
 
     def mark(check: Function) -> Function:
-        check.__dict__.update(check_ids=check_ids, needs=needs)
+        check.__dict__.update(check_ids=check_ids, needs=needs, explains=explains)
         return check
 
     return mark
 
 
-def judged(check_id: str, faults: Sequence[Any], *, why: str, remedy: str, measured: Mapping[str, Any]) -> CheckResult:
+def judged(
+    check_id: str, faults: Sequence[Any], *, why: str, remedy: str, measured: Mapping[str, Any], evidence_event_ids: Sequence[str] = (),
+    fault: str | None = None,
+) -> CheckResult:  # fmt: skip
     """A pass without faults, else a failure that says the first and shows them all.
 
     Args:
         faults: JSON of each fault.
         why: the rule, as it reads when it is broken.
         measured: what was measured; the number of faults is added.
+        evidence_event_ids: events that show the faults.
+        fault: kind of fault that a failure shows.
     """
     numbers = {**measured, "faults": len(faults)}
     if not faults:
@@ -76,7 +88,7 @@ def judged(check_id: str, faults: Sequence[Any], *, why: str, remedy: str, measu
     first = (
         faults[0] if isinstance(faults[0], str) else ", ".join(f"{key} {str(value)[:120]}" for key, value in list(faults[0].items())[:4])
     )
-    return CheckResult(check_id, "fail", f"{why}: {first}", numbers, list(faults), remedy)
+    return CheckResult(check_id, "fail", f"{why}: {first}", numbers, list(faults), remedy, tuple(evidence_event_ids), fault=fault)
 
 
 def shown(value: Any, depth: int = 0) -> Any:

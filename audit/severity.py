@@ -57,20 +57,26 @@ class Policy:
         return status == "skip" and check_id in self.required and not dependent
 
 
-def policy_names() -> list[str]:
-    """Names of all policies, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+def policy_names(kind: str = "") -> list[str]:
+    """Names of all policies of a kind of check, sorted; without one, of checks of worlds and bundles.
+
+    Args:
+        kind: folder of the policies, such as `rollout` or `update`.
+    """
+    return sorted(path.stem for path in (FOLDER / kind).glob("*.toml"))
 
 
-def load_policy(name: str = DEFAULT) -> Policy:
+def load_policy(name: str = DEFAULT, *, kind: str = "") -> Policy:
     """The policy of that name.
 
+    Args:
+        kind: as for `policy_names`.
     Raises:
         SettingsError: there is none, or its file has a table, a severity or an id that does not fit.
     """
-    if name not in policy_names():
-        raise SettingsError(f"no severity policy {name!r}; there are {', '.join(policy_names())}")
-    return policy_of(tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
+    if name not in policy_names(kind):
+        raise SettingsError(f"no severity policy {name!r}; there are {', '.join(policy_names(kind))}")
+    return policy_of(tomllib.loads((FOLDER / kind / f"{name}.toml").read_text(encoding="utf-8")))
 
 
 def policy_of(content: Mapping[str, Any]) -> Policy:

@@ -132,6 +132,10 @@ class MethodError(TallyError):
     """A method's name or parameters do not fit its family."""
 
 
+class UnknownFault(TallyError):
+    """A kind of fault that the taxonomy does not have."""
+
+
 class UpdateRefused(TallyError):
     """An update cannot be computed from what it was given, or would not be the one that was asked for."""
 

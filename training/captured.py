@@ -3,9 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from ledger.events import HistoryRewritten, ModelCallDispatched, ModelCalled, Participant, RolloutStarted, StateSnapshotted, ToolCalled
-from ledger.order import Recorded
+from ledger.events import (
+    EventBody,
+    HistoryRewritten,
+    ModelCallDispatched,
+    ModelCalled,
+    Participant,
+    RolloutStarted,
+    StateSnapshotted,
+    ToolCalled,
+)
 from ledger.token_calls import TokenCall
 from ledger.token_reading import Tokens
 from training.rows import SampledTokens
@@ -16,6 +25,20 @@ _PLAIN: Mapping[str, tuple[float, ...]] = {
 }  # fmt: skip
 """Values that leave the model's distribution as it is; so does a parameter that is not there."""
 _MASKS = ("logit_bias_count", "bad_words_count", "allowed_token_ids_count")
+
+
+class Told(Protocol):
+    """An event, whoever reads it."""
+
+    @property
+    def event_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def body(self) -> EventBody:
+        """Its body as its class of this release."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +74,7 @@ class Captured:
     processed: tuple[str, ...]
 
 
-def captured_calls(events: Sequence[Recorded], tokens: Tokens) -> Captured:
+def captured_calls(events: Sequence[Told], tokens: Tokens) -> Captured:
     """The model calls of one rollout, with why others have no tokens.
 
     Args:

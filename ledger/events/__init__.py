@@ -2,7 +2,18 @@
 
 from ledger.events.base import BlobRef, Edge, EventBody, LedgerCreated, LogForked
 from ledger.events.model_call import ModelCallDispatched, ModelCalled, TokenArray, VersionSpan
-from ledger.events.review import FindingRaised, Rejudged, ReviewDecided, SubjectRecalled, SubjectShredded
+from ledger.events.review import (
+    ArtifactPromoted,
+    ArtifactProposed,
+    Boundary,
+    ClaimMade,
+    FindingRaised,
+    Rejudged,
+    ReviewDecided,
+    ReviewRequested,
+    SubjectRecalled,
+    SubjectShredded,
+)
 from ledger.events.rollout import (
     EngineRefreshed,
     FaultInjected,
@@ -44,17 +55,22 @@ EVENT_CLASSES: tuple[type[EventBody], ...] = (
     ModelCallDispatched, ModelCalled, VerdictGiven, RewardDerived, RunConfigured, ModelVersionPublished,
     BatchAssembled, UpdateApplied, DatasetSealed, EvaluationMeasured,
     ReviewDecided, FindingRaised, SubjectRecalled, SubjectShredded, Rejudged,
+    ReviewRequested, ClaimMade, ArtifactProposed, ArtifactPromoted,
 )  # fmt: skip
 
 __all__ = [
     "EVENT_CLASSES",
+    "ArtifactPromoted",
+    "ArtifactProposed",
     "BatchAssembled",
     "BatchRow",
     "BlobRef",
+    "Boundary",
     "BundleAdmitted",
     "BundleRejected",
     "BundleSealed",
     "CheckRan",
+    "ClaimMade",
     "ConditionResult",
     "DatasetSealed",
     "Edge",
@@ -75,6 +91,7 @@ __all__ = [
     "Participant",
     "Rejudged",
     "ReviewDecided",
+    "ReviewRequested",
     "RewardDerived",
     "RolloutEnded",
     "RolloutStarted",
