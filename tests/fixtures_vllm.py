@@ -24,8 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[HOME] = tempfile.mkdtemp(prefix="tally-engine-")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, and those of the one server too."""
+    """Keep the tests of a file in one process, and those of the one server too; marks that come after xdist has looked do nothing."""
     for item in items:
         group = "vllm" if "vllm_engine" in getattr(item, "fixturenames", ()) else item.path.name
         item.add_marker(pytest.mark.xdist_group(group))

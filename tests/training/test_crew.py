@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from ledger.attempts import counted
@@ -39,10 +38,7 @@ def copies(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made: list[str] = []
 
     def copy(processes: int) -> Settings:
-        name = f"{url.rpartition('/')[2]}_{len(made)}"
-        with psycopg.connect(cluster.server.url("postgres"), autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {name} TEMPLATE {url.rpartition('/')[2]}")
-        made.append(cluster.server.url(name))
+        made.append(cluster.migrated_database(url))
         there = tmp_path_factory.mktemp("copied") / "data"
         shutil.copytree(folder, there)
         return Settings(data_dir=there, database_url=made[-1], project="test", actor="tester", processes=processes)
