@@ -1,9 +1,11 @@
 """Fixtures for all tests: real PostgreSQL servers, a migrated template, a fresh ledger for each test."""
 
+import gc
 import itertools
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +20,15 @@ from ledger.migrate import upgrade
 
 # The width of whoever starts the tests is not that of a pipe, for which most output is made here.
 os.environ.pop("COLUMNS", None)
+# A process that a test starts is to find this tree compiled, as an installation is; compiling it anew takes half a second each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 pytest_plugins = ["tests.fixtures_vllm"]
+
+
+def pytest_collection_finish() -> None:
+    """Take all that the tests have imported out of the sight of the garbage collector, which would look through it again and again."""
+    gc.freeze()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ledger.ledger import open_ledger
 from ledger.settings import Settings
 from tests.conftest import Cluster
 from tests.training.optimise.lab_files import config, opened
+from tests.training.process_ids import process_id
 from training.crew import crew_of
 from training.lab import Lab
 from training.optimise import trainer
@@ -69,7 +70,7 @@ def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(cop
     with open_ledger(str(shared.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, shared) as lab:
         crew = crew_of(lab, 96)
         assert crew is not None
-        victim = crew.each(_pid, [1, 2])[0]
+        victim = crew.each(process_id, [1, 2])[0]
 
         def progress(what: str, done: int, total: int) -> None:
             if what.startswith("rollouts"):
@@ -92,11 +93,11 @@ def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None
         "import sys\n"
         "from ledger.settings import Settings\n"
         "from tests.training.optimise.lab_files import config\n"
-        "from tests.training.test_crew import _pid\n"
+        "from tests.training.process_ids import process_id\n"
         "from training.crew import Crew\n"
         "if __name__ == '__main__':\n"
         "    made = Settings(data_dir=sys.argv[1], database_url=sys.argv[2], project='test', actor='tester')\n"
-        "    print(*Crew(config(), made, 2).each(_pid, [1, 2]), flush=True)\n"
+        "    print(*Crew(config(), made, 2).each(process_id, [1, 2]), flush=True)\n"
         "    sys.stdin.read()\n"
     )
     script = settings.data_dir / "crew.py"
@@ -113,11 +114,6 @@ def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(_alive(pid) for pid in pids)
-
-
-def _pid(lab: Lab, items: list[int]) -> int:
-    time.sleep(1)
-    return os.getpid()
 
 
 def _alive(pid: int) -> bool:

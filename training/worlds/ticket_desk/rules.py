@@ -277,12 +277,12 @@ def is_constant(node: Any, name: str) -> bool:
 
 
 @cache
-def _constants(kind: type) -> frozenset[str]:
+def _constants(kind: Any) -> frozenset[str]:
     return frozenset(item.name for item in fields(kind) if "constant" in item.metadata)
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...] | None:
+def _names(kind: Any) -> tuple[str, ...] | None:
     """Names of the fields of a kind of node; None for a kind of leaf."""
     return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else None
 

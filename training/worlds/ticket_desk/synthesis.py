@@ -158,15 +158,15 @@ def draft_of(
     Raises:
         BundleError: no such level, or no state was found that shows the rule.
     """
-    made: BundleDraft = pickle.loads(_drafted(family, seed, index, level, place, rows))
+    made: BundleDraft = pickle.loads(_drafted(family, seed, index, level=level, place=place, rows=rows))
     return made
 
 
 @lru_cache(maxsize=2048)
 def _drafted(
-    family: Family, seed: int, index: int, level: int | None, place: tuple[Split, Slice | None] | None, rows: RowKind
-) -> bytes:  # fmt: skip
-    """The task, pickled: an experiment that is opened again needs not make its tasks again, and no caller can change another's."""
+    family: Family, seed: int, index: int, *, level: int | None, place: tuple[Split, Slice | None] | None, rows: RowKind
+) -> bytes:
+    """The task as bytes, of which each caller makes its own: an experiment that is opened again need not make its tasks again."""
     number = family.level if level is None else level
     knobs = level_at(number)
     key = "" if place is None else f"/{place[0]}/{place[1] or 'train'}{'' if rows == 'boundary' else '/drawn'}"
