@@ -17,7 +17,7 @@ from ledger.errors import LedgerUnavailable, RoleError, SchemaMismatch, Statemen
 from ledger.events import EventBody, LedgerCreated
 from ledger.ids import Clock, utc_now, uuid7
 from ledger.limits import LIMITS, Limits
-from ledger.migrate import check_schema
+from ledger.revisions import check_schema
 from ledger.secrets import SCANNER, Scanner
 from ledger.store import New, Receipt, StagedTokens
 from ledger.subjects import KeyedConnection, Subject

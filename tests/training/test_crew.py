@@ -13,7 +13,7 @@ import pytest
 
 from ledger.attempts import counted
 from ledger.errors import TallyError
-from ledger.ledger import open_ledger
+from ledger.ledger import LedgerHandle, open_ledger
 from ledger.settings import Settings
 from tests.conftest import Cluster
 from tests.training.optimise.lab_files import config, opened
@@ -81,14 +81,12 @@ def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(cop
     assert trained(alone) == trained(shared)
 
 
-def test_few_slots_are_not_shared(copies: Copy) -> None:
-    settings = copies(2)
-    with open_ledger(str(settings.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, settings) as lab:
+def test_few_slots_are_not_shared(ledger: LedgerHandle, tmp_path: Path) -> None:
+    with Lab(CONFIG, ledger, Settings(data_dir=tmp_path, processes=2)) as lab:
         assert crew_of(lab, 95) is None
 
 
-def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None:
-    settings = copies(2)
+def test_the_processes_end_with_the_one_that_they_work_for(ledger_url: str, tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from ledger.settings import Settings\n"
@@ -100,9 +98,9 @@ def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None
         "    print(*Crew(config(), made, 2).each(process_id, [1, 2]), flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    script = settings.data_dir / "crew.py"
+    script = tmp_path / "crew.py"
     script.write_text(program)
-    command = [sys.executable, str(script), str(settings.data_dir), str(settings.database_url)]
+    command = [sys.executable, str(script), str(tmp_path / "data"), ledger_url]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
     ) as running:

@@ -163,9 +163,7 @@ def draft_of(
 
 
 @lru_cache(maxsize=2048)
-def _drafted(
-    family: Family, seed: int, index: int, *, level: int | None, place: tuple[Split, Slice | None] | None, rows: RowKind
-) -> bytes:
+def _drafted(family: Family, seed: int, index: int, *, level: int | None, place: tuple[Split, Slice | None] | None, rows: RowKind) -> bytes:
     """The task as bytes, of which each caller makes its own: an experiment that is opened again need not make its tasks again."""
     number = family.level if level is None else level
     knobs = level_at(number)
