@@ -5,7 +5,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 # A CPU build of torch comes from a folder of wheels when there is one (PIP_FIND_LINKS), else from PyTorch's own index.
 TORCH   := $(if $(PIP_FIND_LINKS),--find-links "$(PIP_FIND_LINKS)",--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
-PYTEST  := $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not gpu and not bench" --durations=15
+# A file stays in one process, which makes what its tests share once; in the order of the folders the last files are short ones.
+PYTEST  := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu and not bench" --durations=15
 READY   := $(VENV)/.ready-$(PROFILE)
 
 .DEFAULT_GOAL := help

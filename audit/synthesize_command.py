@@ -54,6 +54,10 @@ def synthesize(
     chosen = {**chosen, **json_object(options, "options"), **({} if level is None else {"level": level})}
     if name not in source_names():
         raise SettingsError(f"no world {world!r}; there are {', '.join([*SHORT_NAMES, *source_names()])}")
+    # What is named wrongly is refused before the tasks are made, which takes seconds.
+    load_policy(policy)
+    if proposer is not None:
+        proposers.bind(proposer)
     source = source_of(name)
     opened = source.open(settings, {key: chosen[key] for key in source.opening if key in chosen})
     try:

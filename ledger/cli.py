@@ -12,7 +12,7 @@ from ledger import cli_exchange, cli_guard, cli_operate, cli_read, cli_rebuild, 
 from ledger.cli_settings import asked_settings
 from ledger.connect import migrate as migrate_database
 from ledger.errors import SettingsError, TallyError
-from ledger.migrate import head_revision
+from ledger.revisions import head_revision
 from ledger.settings import Settings
 from ledger.terminal import cell, console, plain
 

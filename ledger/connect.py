@@ -2,12 +2,9 @@
 
 import logging
 
-from sqlalchemy.exc import OperationalError
-
 from ledger import embedded
 from ledger.errors import LedgerUnavailable, SchemaMismatch
 from ledger.ledger import Guards, LedgerHandle, open_ledger
-from ledger.migrate import upgrade
 from ledger.roles import running_as_owner
 from ledger.secrets import scanner
 from ledger.settings import Settings
@@ -66,6 +63,11 @@ def migrate(settings: Settings) -> None:
         LedgerUnavailable: the database cannot be reached.
         SchemaMismatch: the database is ahead of this release.
     """
+    # Only this needs what it takes half a second to load.
+    from sqlalchemy.exc import OperationalError
+
+    from ledger.migrate import upgrade
+
     url = database_url(settings)
     try:
         upgrade(url)

@@ -16,7 +16,7 @@ from ledger.connect import DATABASE
 from ledger.doctor_checks import Check
 from ledger.errors import EmbeddedPostgresError
 from ledger.measure_server import Connection, Facts
-from ledger.migrate import head_revision
+from ledger.revisions import head_revision
 from ledger.settings import Settings, public_settings, without_password
 
 CONNECT_S = 10

@@ -17,13 +17,17 @@ from ledger.errors import LedgerUnavailable, RoleError, SchemaMismatch, Statemen
 from ledger.events import EventBody, LedgerCreated
 from ledger.ids import Clock, utc_now, uuid7
 from ledger.limits import LIMITS, Limits
-from ledger.migrate import check_schema
+from ledger.revisions import check_schema
 from ledger.secrets import SCANNER, Scanner
 from ledger.store import New, Receipt, StagedTokens
 from ledger.subjects import KeyedConnection, Subject
 
 Connection = psycopg.Connection[Any]
 SUBJECTS_KEPT = 4096
+_FIRST_S = 1.0
+"""After so long without a connection the server is asked why."""
+_REFUSALS = ("does not exist", "authentication failed", "no pg_hba.conf entry", "permission denied")
+"""Words of a server that gives no connection however often it is asked."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +272,7 @@ def open_ledger(
         kwargs={"options": f"{_given_options(url)}-c synchronous_commit=on", "application_name": "tallystick", "autocommit": True},
     )  # fmt: skip
     try:
-        pool.open(wait=True, timeout=connect_s)
+        _reach(pool, url, connect_s)
         with pool.connection() as conn, conn.transaction():
             check_schema(conn)
             rights = _rights(conn)
@@ -283,6 +287,26 @@ def open_ledger(
         pool.close()
         raise
     return LedgerHandle(url, pool, ledger_id=ledger_id, project=project, actor_id=actor_id, clock=clock, guards=guards, rights=rights)
+
+
+def _reach(pool: "ConnectionPool[Connection]", url: str, connect_s: float) -> None:
+    """Open the pool and wait for its first connection: a server that may be starting is tried again, one that refuses is believed.
+
+    Raises:
+        PoolTimeout: there was none within `connect_s`.
+        OperationalError: the server says why there will be none.
+    """
+    pool.open()
+    first_s = min(_FIRST_S, connect_s)
+    try:
+        pool.putconn(pool.getconn(timeout=first_s))
+    except PoolTimeout:
+        try:
+            psycopg.connect(url, connect_timeout=max(1, round(connect_s))).close()
+        except psycopg.OperationalError as error:
+            if any(said in str(error) for said in _REFUSALS):
+                raise
+        pool.wait(timeout=connect_s - first_s)
 
 
 def _given_options(url: str) -> str:

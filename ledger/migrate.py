@@ -1,7 +1,6 @@
-"""Migrations: bring a database to this release's schema, and refuse one that is behind or ahead. Writes the database."""
+"""Migrations: bring a database to this release's schema, and refuse one that is ahead. Writes the database."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,25 +9,15 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from ledger.errors import SchemaMismatch
-
-LOCATION = Path(__file__).resolve().parent.parent / "migrations"
+from ledger.revisions import LOCATION, ahead, head_revision, known_revisions
 
 
 def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(LOCATION).replace("%", "%%"))
     return config
-
-
-def head_revision() -> str:
-    """The revision that this release needs."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    if head is None:
-        raise SchemaMismatch(f"no migrations in {LOCATION}")
-    return head
 
 
 def upgrade(url: str, revision: str = "head", *, partition_width: int | None = None) -> None:
@@ -46,9 +35,9 @@ def upgrade(url: str, revision: str = "head", *, partition_width: int | None = N
         connection.commit()
         current = MigrationContext.configure(connection).get_current_revision()
         connection.commit()
-        known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+        known = known_revisions()
         if current is not None and current not in known:
-            raise SchemaMismatch(_ahead(current))
+            raise SchemaMismatch(ahead(current))
         if revision not in known and revision != "head":
             raise SchemaMismatch(f"revision {revision} is not known to this release, which knows up to {head_revision()}")
         config = _config()
@@ -96,27 +85,6 @@ def _is_declared(item: Any, name: str | None, kind: str, reflected: bool, compar
     if kind == "table" and reflected and compare_to is None:
         return not re.fullmatch(r".*_(p\d+|[0-9a-f]{8}(_\d+)?)", name or "")
     return not (kind == "table" and item.info.get("read_model"))
-
-
-def check_schema(conn: "psycopg.Connection[Any]") -> None:
-    """Return when the database is at this release's revision.
-
-    Raises:
-        SchemaMismatch: it is behind, ahead or empty, and what to do about it.
-    """
-    exists = conn.execute("SELECT to_regclass('alembic_version')").fetchone()
-    row = None if exists is None or exists[0] is None else conn.execute("SELECT version_num FROM alembic_version").fetchone()
-    current, head = (None if row is None else str(row[0])), head_revision()
-    if current == head:
-        return
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if current is None or current in known:
-        raise SchemaMismatch(f"the database is at revision {current or 'none'}; this release needs {head}: run `tally migrate`")
-    raise SchemaMismatch(_ahead(current))
-
-
-def _ahead(current: str) -> str:
-    return f"the database is at revision {current}, ahead of this release, which knows up to {head_revision()}: install a newer Tallystick"
 
 
 def _driver(connection: sa.Connection) -> "psycopg.Connection[Any]":

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-import sqlalchemy as sa
 from psycopg import sql
 
 from ledger import backup_dagster
@@ -14,7 +13,6 @@ from ledger.backup_files import Manifest, Progress, check_files, pieces, read_ma
 from ledger.errors import BackupError, LedgerUnavailable
 from ledger.ledger import LedgerHandle
 from ledger.log_root import Connection, LogProof, prove
-from ledger.migrate import upgrade
 from ledger.settings import Settings, without_password
 
 Step = Callable[[Connection, Manifest], None]
@@ -55,6 +53,11 @@ def restore(
         SchemaMismatch: the backup is of a newer release.
         LedgerUnavailable: the database cannot be reached.
     """
+    # Only this needs what it takes half a second to load.
+    from sqlalchemy.exc import OperationalError
+
+    from ledger.migrate import upgrade
+
     manifest = read_manifest(folder)
     total = 2 * manifest.bytes
     check_files(folder, manifest, progress=lambda done, _: progress(done, total))
@@ -68,7 +71,7 @@ def restore(
             if finish is not None:
                 finish(conn, manifest)
         upgrade(url)
-    except (psycopg.OperationalError, sa.exc.OperationalError) as error:
+    except (psycopg.OperationalError, OperationalError) as error:
         raise LedgerUnavailable(f"{without_password(url)}: {str(error).strip()}") from error
     written, kept = _write_files(folder, manifest, settings)
     if dagster_url is not None:

@@ -24,13 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[HOME] = tempfile.mkdtemp(prefix="tally-engine-")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, and those of the one server too."""
-    for item in items:
-        group = "vllm" if "vllm_engine" in getattr(item, "fixturenames", ()) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the server in the background when a collected test needs it, so that its minute does not add to theirs."""
     wanted = any("vllm_engine" in getattr(item, "fixturenames", ()) for item in session.items)

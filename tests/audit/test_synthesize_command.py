@@ -44,7 +44,7 @@ def test_a_planted_verifier_admits_nothing_and_the_table_names_the_gap(ledger_ur
     [
         (["mars"], "no world 'mars'; there are desk, "),
         (["desk", "--policy", "v0"], "no severity policy 'v0'"),
-        (["desk", "--verifier", "bfcl_checker"], "has no verifier 'bfcl_checker'; it has end_state, desk_conditions"),
+        (["desk", "--families", "2", "--verifier", "bfcl_checker"], "has no verifier 'bfcl_checker'; it has end_state, desk_conditions"),
     ],
 )
 def test_misuse_is_named(ledger_url: str, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:

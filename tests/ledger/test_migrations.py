@@ -2,10 +2,12 @@
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 
 from ledger.errors import SchemaMismatch
 from ledger.ledger import open_ledger
-from ledger.migrate import differences, downgrade, head_revision, upgrade
+from ledger.migrate import differences, downgrade, upgrade
+from ledger.revisions import LOCATION, head_revision, known_revisions
 from tests.conftest import Cluster
 
 
@@ -29,6 +31,12 @@ def test_down_and_up_again(each_cluster: Cluster) -> None:
     upgrade(url)
     assert differences(url) == []
     each_cluster.drop(url)
+
+
+def test_the_revisions_are_those_that_alembic_reads() -> None:
+    scripts = ScriptDirectory(str(LOCATION))
+    assert known_revisions() == {script.revision: script.down_revision for script in scripts.walk_revisions()}
+    assert head_revision() == scripts.get_current_head()
 
 
 def test_an_empty_database_is_refused_with_what_to_do(cluster: Cluster) -> None:

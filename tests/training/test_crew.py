@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from ledger.attempts import counted
 from ledger.errors import TallyError
-from ledger.ledger import open_ledger
+from ledger.ledger import LedgerHandle, open_ledger
 from ledger.settings import Settings
 from tests.conftest import Cluster
 from tests.training.optimise.lab_files import config, opened
+from tests.training.process_ids import process_id
 from training.crew import crew_of
 from training.lab import Lab
 from training.optimise import trainer
@@ -39,10 +39,7 @@ def copies(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made: list[str] = []
 
     def copy(processes: int) -> Settings:
-        name = f"{url.rpartition('/')[2]}_{len(made)}"
-        with psycopg.connect(cluster.server.url("postgres"), autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {name} TEMPLATE {url.rpartition('/')[2]}")
-        made.append(cluster.server.url(name))
+        made.append(cluster.migrated_database(url))
         there = tmp_path_factory.mktemp("copied") / "data"
         shutil.copytree(folder, there)
         return Settings(data_dir=there, database_url=made[-1], project="test", actor="tester", processes=processes)
@@ -73,7 +70,7 @@ def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(cop
     with open_ledger(str(shared.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, shared) as lab:
         crew = crew_of(lab, 96)
         assert crew is not None
-        victim = crew.each(_pid, [1, 2])[0]
+        victim = crew.each(process_id, [1, 2])[0]
 
         def progress(what: str, done: int, total: int) -> None:
             if what.startswith("rollouts"):
@@ -84,28 +81,26 @@ def test_a_process_that_dies_fails_the_round_and_the_next_try_gives_the_same(cop
     assert trained(alone) == trained(shared)
 
 
-def test_few_slots_are_not_shared(copies: Copy) -> None:
-    settings = copies(2)
-    with open_ledger(str(settings.database_url), project="test", actor_id="tester") as ledger, Lab(CONFIG, ledger, settings) as lab:
+def test_few_slots_are_not_shared(ledger: LedgerHandle, tmp_path: Path) -> None:
+    with Lab(CONFIG, ledger, Settings(data_dir=tmp_path, processes=2)) as lab:
         assert crew_of(lab, 95) is None
 
 
-def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None:
-    settings = copies(2)
+def test_the_processes_end_with_the_one_that_they_work_for(ledger_url: str, tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from ledger.settings import Settings\n"
         "from tests.training.optimise.lab_files import config\n"
-        "from tests.training.test_crew import _pid\n"
+        "from tests.training.process_ids import process_id\n"
         "from training.crew import Crew\n"
         "if __name__ == '__main__':\n"
         "    made = Settings(data_dir=sys.argv[1], database_url=sys.argv[2], project='test', actor='tester')\n"
-        "    print(*Crew(config(), made, 2).each(_pid, [1, 2]), flush=True)\n"
+        "    print(*Crew(config(), made, 2).each(process_id, [1, 2]), flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    script = settings.data_dir / "crew.py"
+    script = tmp_path / "crew.py"
     script.write_text(program)
-    command = [sys.executable, str(script), str(settings.data_dir), str(settings.database_url)]
+    command = [sys.executable, str(script), str(tmp_path / "data"), ledger_url]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
     ) as running:
@@ -117,11 +112,6 @@ def test_the_processes_end_with_the_one_that_they_work_for(copies: Copy) -> None
     while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(_alive(pid) for pid in pids)
-
-
-def _pid(lab: Lab, items: list[int]) -> int:
-    time.sleep(1)
-    return os.getpid()
 
 
 def _alive(pid: int) -> bool:

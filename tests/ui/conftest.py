@@ -1,6 +1,7 @@
 """Fixtures of the pages' tests: a small desk history in a database of its own, and pages opened on a database."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +47,24 @@ def _fill(ledger: LedgerHandle, data_dir: Path) -> dict[str, str]:
     return made
 
 
-@pytest.fixture(scope="module")
-def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A filled database; tests may add reviews to it, each to a rollout of its own."""
-    url, data_dir = cluster.migrated_database(), tmp_path_factory.mktemp("site")
+@pytest.fixture(scope="session")
+def filled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, dict[str, str]]]:
+    """The URL and the folder of what every module begins with, and the rollouts in it; nobody writes to it."""
+    url, data_dir = cluster.migrated_database(), tmp_path_factory.mktemp("filled")
     with open_ledger(url, project="test", actor_id="tester") as ledger:
-        yield Site(url, data_dir, ledger, _fill(ledger, data_dir))
+        rollouts = _fill(ledger, data_dir)
+    yield url, data_dir, rollouts
+    cluster.drop(url)
+
+
+@pytest.fixture(scope="module")
+def site(cluster: Cluster, filled: tuple[str, Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A filled database; tests may add reviews to it, each to a rollout of its own."""
+    like, folder, rollouts = filled
+    url, data_dir = cluster.migrated_database(like), tmp_path_factory.mktemp("site") / "data"
+    shutil.copytree(folder, data_dir)
+    with open_ledger(url, project="test", actor_id="tester") as ledger:
+        yield Site(url, data_dir, ledger, rollouts)
     cluster.drop(url)
 
 

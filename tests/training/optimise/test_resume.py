@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from typer.testing import CliRunner
 
@@ -76,10 +75,7 @@ def copied(
     made: list[str] = []
 
     def copy() -> tuple[str, Path]:
-        name = f"{imitated[0].rpartition('/')[2]}_{len(made)}"
-        with psycopg.connect(cluster.server.url("postgres"), autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {name} TEMPLATE {imitated[0].rpartition('/')[2]}")
-        made.append(cluster.server.url(name))
+        made.append(cluster.migrated_database(imitated[0]))
         folder = tmp_path_factory.mktemp("copied") / "data"
         shutil.copytree(imitated[1], folder)
         return made[-1], folder

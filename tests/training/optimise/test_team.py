@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from safetensors.numpy import load_file
 
@@ -115,13 +114,11 @@ def copied(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made = [first.url]
 
     def copy(of: Site = first) -> Site:
-        name = f"{first.url.rpartition('/')[2]}_{len(made)}"
-        with psycopg.connect(cluster.server.url("postgres"), autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {name} TEMPLATE {of.url.rpartition('/')[2]}")
-        made.append(cluster.server.url(name))
+        made.append(cluster.migrated_database(of.url))
+        folder = home / f"copy_{len(made)}"
         if of.folder.is_dir():
-            shutil.copytree(of.folder, home / name)
-        return Site(made[-1], home / name, of.experiment)
+            shutil.copytree(of.folder, folder)
+        return Site(made[-1], folder, of.experiment)
 
     yield copy
     for url in made:

@@ -80,29 +80,9 @@ class Family:
     rule: Rule
 
 
-@cache
 def families() -> tuple[Family, ...]:
     """All families, those of the lower levels first, the same on every machine; any two differ in their end states on some shared state."""
-    found: dict[str, Family] = {}
-    seen: set[str] = set()
-    for level, wanted in enumerate(PER_LEVEL):
-        rng = Random(f"ticket_desk/families/{level}")
-        attempts = iter(range(_ATTEMPTS * wanted))
-        while wanted and next(attempts, None) is not None:
-            rule = _rule(rng, level)
-            name = family_id(rule)
-            if (
-                name in found
-                or level_of(rule) != level
-                or not (told := signature(rule))
-                or told in seen
-                or not _every_part_counts(rule, told)
-            ):
-                continue
-            seen.add(told)
-            found[name] = Family(name, level, rule)
-            wanted -= 1
-    return tuple(found.values())
+    return families_at(None)
 
 
 def families_at(level: int | None) -> tuple[Family, ...]:
@@ -113,7 +93,27 @@ def families_at(level: int | None) -> tuple[Family, ...]:
     """
     if level is not None and level < 0:
         raise BundleError(f"level is {level}; allowed: 0 or more")
-    return tuple(family for family in families() if level is None or family.level <= level)
+    top = len(PER_LEVEL) - 1 if level is None else min(level, len(PER_LEVEL) - 1)
+    return tuple(_found(top).values())
+
+
+@cache
+def _found(top: int) -> dict[str, Family]:
+    """The families up to a level by their signatures: a lower level waits for none above it, which take most of the time."""
+    found = {} if top == 0 else dict(_found(top - 1))
+    names = {family.family_id for family in found.values()}
+    wanted = PER_LEVEL[top]
+    rng = Random(f"ticket_desk/families/{top}")
+    attempts = iter(range(_ATTEMPTS * wanted))
+    while wanted and next(attempts, None) is not None:
+        rule = _rule(rng, top)
+        if level_of(rule) != top or (name := family_id(rule)) in names:
+            continue
+        if (told := signature(rule)) and told not in found and _every_part_counts(rule, told):
+            names.add(name)
+            found[told] = Family(name, top, rule)
+            wanted -= 1
+    return found
 
 
 def signature(rule: Rule) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeAlias
 
 from ledger.canonical import canonical_bytes, digest
@@ -272,7 +273,18 @@ def family_id(rule: Rule) -> str:
 
 def is_constant(node: Any, name: str) -> bool:
     """Whether the field is a constant of the rule, and so no part of its family."""
-    return any(item.name == name and "constant" in item.metadata for item in fields(node))
+    return name in _constants(type(node))
+
+
+@cache
+def _constants(kind: Any) -> frozenset[str]:
+    return frozenset(item.name for item in fields(kind) if "constant" in item.metadata)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...] | None:
+    """Names of the fields of a kind of node; None for a kind of leaf."""
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else None
 
 
 def nodes(value: Any) -> Iterator[Any]:
@@ -280,19 +292,19 @@ def nodes(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple):
         for item in value:
             yield from nodes(item)
-    elif is_dataclass(value):
+    elif (names := _names(type(value))) is not None:
         yield value
-        for item in fields(value):
-            yield from nodes(getattr(value, item.name))
+        for name in names:
+            yield from nodes(getattr(value, name))
 
 
 def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """The tree with every node replaced by `change(node)`, children first."""
     if isinstance(value, tuple):
         return tuple(rebuilt(item, change) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
+    if (names := _names(type(value))) is None:
         return value
-    return change(type(value)(**{item.name: rebuilt(getattr(value, item.name), change) for item in fields(value)}))
+    return change(type(value)(**{name: rebuilt(getattr(value, name), change) for name in names}))
 
 
 def variants(value: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
@@ -300,19 +312,19 @@ def variants(value: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
     if isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from ((*value[:index], other, *value[index + 1 :]) for other in variants(item, change))
-    elif is_dataclass(value) and not isinstance(value, type):
+    elif (names := _names(type(value))) is not None:
         if (other := change(value)) is not None:
             yield other
-        for item in fields(value):
-            yield from (replace(value, **{item.name: other}) for other in variants(getattr(value, item.name), change))
+        for name in names:
+            yield from (replace(value, **{name: other}) for other in variants(getattr(value, name), change))
 
 
 def _written(value: Any, leaf: Callable[[Any, str, Any], Any]) -> Any:
     if isinstance(value, tuple):
         return [_written(item, leaf) for item in value]
-    if not is_dataclass(value):
+    if (names := _names(type(value))) is None:
         return value
-    parts = {item.name: _written(leaf(value, item.name, getattr(value, item.name)), leaf) for item in fields(value)}
+    parts = {name: _written(leaf(value, name, getattr(value, name)), leaf) for name in names}
     return {"kind": type(value).__name__, **parts}
 
 

@@ -1,8 +1,10 @@
 """Task bundles from families of rules: a rule, a state that shows its boundaries, a request, and right and wrong ways. Pure."""
 
+import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from random import Random
 from typing import Any, Literal, get_args
 
@@ -156,6 +158,13 @@ def draft_of(
     Raises:
         BundleError: no such level, or no state was found that shows the rule.
     """
+    made: BundleDraft = pickle.loads(_drafted(family, seed, index, level=level, place=place, rows=rows))
+    return made
+
+
+@lru_cache(maxsize=2048)
+def _drafted(family: Family, seed: int, index: int, *, level: int | None, place: tuple[Split, Slice | None] | None, rows: RowKind) -> bytes:
+    """The task as bytes, of which each caller makes its own: an experiment that is opened again need not make its tasks again."""
     number = family.level if level is None else level
     knobs = level_at(number)
     key = "" if place is None else f"/{place[0]}/{place[1] or 'train'}{'' if rows == 'boundary' else '/drawn'}"
@@ -165,7 +174,7 @@ def draft_of(
     request = _request(job, stands, knobs)
     shown = {"request": request, "initial_state": view_of(job.state), "spec": _spec(job)}
     task: dict[str, Any] = {"name": f"deskf_{seed}_{index}{key.replace('/', '_')}", "world": TicketDesk.name, **shown}
-    return BundleDraft(
+    return pickle.dumps(BundleDraft(
         **task,
         reference=_checked_reference(job, task["name"]),
         hint=HINT,
@@ -175,7 +184,7 @@ def draft_of(
             "names": POOLS[stands.pool][0], "content": digest(shown), "source": {"index": index, "level": number},
             **({"slice": place[1], "held_out": list(_HELD_OUT[place[1]])} if place is not None and place[1] is not None else {}),
         },
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _slice_place(split: Split, apart: Slice | None, knobs: Level, rng: Random) -> _Place:

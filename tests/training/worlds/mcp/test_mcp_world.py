@@ -28,7 +28,7 @@ from training.worlds.sqlite import EXAMPLES as SQLITE
 from training.worlds.sqlite import SqliteWorld, read_definition
 from training.worlds.sqlite import load_tasks as sqlite_tasks
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("mcp")]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[4]
 DEFECTIVE = [sys.executable, str(Path(__file__).parent / "defective_server.py")]
 REFUND = {"order_id": "O-101", "sku": "LMP-1", "quantity": 1, "reason": "unwanted"}
