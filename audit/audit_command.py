@@ -2,7 +2,10 @@
 
 import typer
 
+from audit.claims_command import claims
+
 audit = typer.Typer(no_args_is_help=True, help="Whose fault a failure was, and what can be believed.")
+audit.add_typer(claims, name="claims")
 
 
 @audit.callback()
