@@ -87,7 +87,7 @@ def test_files_that_do_not_fit_name_the_claim_and_the_field(tmp_path: Path) -> N
 
 
 def called(ledger_url: str, *arguments: str):
-    return CliRunner().invoke(audit, ["claims", *arguments], obj=Settings(database_url=ledger_url))
+    return CliRunner().invoke(audit, ["claims", *arguments], obj=Settings(database_url=ledger_url, project="test"))
 
 
 def test_the_commands_record_list_and_check_claims(ledger: LedgerHandle, ledger_url: str, tmp_path: Path) -> None:
