@@ -41,7 +41,7 @@ def test_a_run_is_scanned_and_its_disagreements_are_for_a_person(ledger: LedgerH
     assert shown["rollouts"] == 2 and {hit["check_id"] for hit in shown["hits"]} == {"leak.git_history", "hack.writes_reward_or_verifier"}
     assert shown["appended"] == 2 and json.loads(called(ledger_url, desk.run_id, "--json").output)["appended"] == 0
     assert {body.severity for body in bodies(ledger, FindingRaised)} == {"warning", "error"}
-    assert all("git log" not in body.reason and body.measured is not None for body in bodies(ledger, FindingRaised))
+    assert all("-S x" not in body.reason and body.measured is not None for body in bodies(ledger, FindingRaised))
     before = len(bodies(ledger, ModelCalled))
     with scripted_server() as server:
         # It suspects the clean rollout of what is not there, and cannot say anything that can be read of the other one.
