@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from audit.bundle_checks import bundle_checks
+from audit.claim_checks import claim_checks
+from audit.scanners import scanners
 from audit.statistics import statistics
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
@@ -30,6 +32,8 @@ FAMILIES: tuple[Family[Any], ...] = (
     proposers,
     verifiers,
     bundle_checks,
+    claim_checks,
+    scanners,
     world_checks,
     hooks,
     statistics,

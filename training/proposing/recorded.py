@@ -13,13 +13,14 @@ import aiohttp
 from ledger.canonical import canonical_bytes, digest, parse
 from ledger.errors import ModelCallFailed, NotRecorded
 from ledger.events import ModelCallDispatched, ModelCalled
+from ledger.events.model_call import CallRole
 from ledger.ledger import LedgerHandle
 from ledger.order import read_all
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import CallFailed
 from training.rollout.model_client import ModelClient, call_seed
 
-ROLE = "proposer"
+ROLE: CallRole = "proposer"
 T = TypeVar("T")
 
 
@@ -32,12 +33,14 @@ class Asking:
         model: model name in requests.
         sampling: request fields such as temperature and max_tokens.
         seed: root of the calls' seeds, which depend on the run and each call's place in it.
+        role: in which the model is asked.
     """
 
     run: str
     model: str
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    role: CallRole = ROLE
 
     def request(self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any], index: int) -> bytes:
         """The bytes of the run's call number `index`: the same question at the same place is the same request."""
@@ -84,7 +87,7 @@ class ReplayedModel:
     def __init__(self, asking: Asking, ledger: LedgerHandle) -> None:
         self.asking, self._ledger = asking, ledger
         self.counts: Counter[str] = Counter()
-        self._answers = _record(ledger, asking.run)
+        self._answers = _record(ledger, asking)
 
     def __call__(self, messages: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> str:
         """The text of the recorded answer.
@@ -95,7 +98,7 @@ class ReplayedModel:
         """
         index = self.counts.total()
         request = self._ledger.pending(self.asking.request(messages, fields, index), media="application/json")
-        key = digest([request.ref.blob_id, ROLE, ROLE])
+        key = digest([request.ref.blob_id, self.asking.role, self.asking.role])
         called = self._answers.get(key)
         if called is None:
             raise NotRecorded(
@@ -112,7 +115,7 @@ class ReplayedModel:
 
 @contextmanager
 def recorded(ledger: LedgerHandle, upstream: Upstream, asking: Asking) -> Iterator[RecordedModel]:
-    """A model client whose calls are recorded under `asking.run` in the role `proposer`.
+    """A model client whose calls are recorded under `asking.run` in the role of `asking`.
 
     Args:
         ledger: where the calls go.
@@ -126,7 +129,7 @@ def recorded(ledger: LedgerHandle, upstream: Upstream, asking: Asking) -> Iterat
     thread.start()
     try:
         gateway, session = _wait(loop, _opened(ledger, {asking.model: upstream}))
-        headers = {"X-Tally-Participant": ROLE, "X-Tally-Role": ROLE, "X-Tally-Correlation-Id": asking.run}
+        headers = {"X-Tally-Participant": asking.role, "X-Tally-Role": asking.role, "X-Tally-Correlation-Id": asking.run}
         client = ModelClient(
             session, gateway.base_url(None), asking.model, sampling={}, stream=False, strict_tools=False, seed_parts=(), headers=headers
         )
@@ -156,16 +159,16 @@ def _wait(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) ->
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
-def _record(ledger: LedgerHandle, run: str) -> dict[str, ModelCalled]:
+def _record(ledger: LedgerHandle, asking: Asking) -> dict[str, ModelCalled]:
     """Request digest to what came of it, of all calls of a run."""
     ledger.barrier()
     requests: dict[str, str] = {}
     found: dict[str, ModelCalled] = {}
     for event in read_all(ledger.pool, ledger.project, kinds=["ModelCallDispatched", "ModelCalled"]):
         body = event.body
-        if event.correlation_id != run:
+        if event.correlation_id != asking.run:
             continue
-        if isinstance(body, ModelCallDispatched) and body.role == ROLE:
+        if isinstance(body, ModelCallDispatched) and body.role == asking.role:
             requests[body.call_id] = body.request_digest
         elif isinstance(body, ModelCalled) and body.call_id in requests:
             found[requests[body.call_id]] = body
