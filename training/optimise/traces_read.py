@@ -33,6 +33,8 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
     """
     stage = place.stage
     assert isinstance(stage, SupervisedStage)
+    if stage.name in training.traces:
+        return training.traces[stage.name]
     lab = training.lab
     train = lab.training_bundles(stage.name)
     bundles = [train[bundle_id] for bundle_id in admitted(training.ledger, of=list(train))]
@@ -46,17 +48,19 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
             found.append((source, _recorded(training, source, bundles)))
     stages.verdicts(lab, round=place.round, progress=progress)
     stages.rewards(lab, round=place.round, progress=progress)
-    return found
+    return training.traces.setdefault(stage.name, found)
 
 
 def _collected(training: Training, place: Place, source: TraceSource, bundles: Sequence[Bundle], progress: Progress) -> list[str]:
     lab, run = training.lab, training.lab.run(place.round)
     groups = trace_groups(lab, source, bundles)
     ids = [run.group_id(group) for group in groups]
-    if sum(attempt.counts for attempt in attempts(training.ledger, ids)) < sum(group.size for group in groups):
+    known = attempts(training.ledger, ids)
+    if sum(attempt.counts for attempt in known) < sum(group.size for group in groups):
         stages.collect_scripts(lab, run, groups, what=f"traces of {source.policy}", progress=progress)
-    known = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in attempts(training.ledger, ids) if attempt.counts}
-    return [known[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
+        known = attempts(training.ledger, ids)
+    filled = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in known if attempt.counts}
+    return [filled[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
 
 
 def trace_groups(lab: Lab, source: TraceSource, bundles: Sequence[Bundle]) -> list[Group]:
