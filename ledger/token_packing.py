@@ -152,9 +152,9 @@ def _together(ledger: LedgerHandle, stream_ids: Sequence[int]) -> dict[int, Pack
                 found[stored.stream_id] += Packed(faults=(str(error),))
         left = []
         for some in _portions(made):
-            for pack, sent in zip(some, _send(ledger, some), strict=True):
-                found[pack.stream_id] += sent
-                left += [pack.stream_id] if sent.taken else []
+            for one, sent in zip(some, _send(ledger, some), strict=True):
+                found[one.stream_id] += sent
+                left += [one.stream_id] if sent.taken else []
         if not left:
             return found
     for stream_id in left:
@@ -185,24 +185,24 @@ def _portions(packs: Sequence[_Pack]) -> Iterator[list[_Pack]]:
     """The packs in runs that go to the database in one statement each."""
     some: list[_Pack] = []
     size = 0
-    for pack in packs:
-        if some and size + len(pack.data) > SENT_BYTES:
+    for one in packs:
+        if some and size + len(one.data) > SENT_BYTES:
             yield some
             some, size = [], 0
-        some.append(pack)
-        size += len(pack.data)
+        some.append(one)
+        size += len(one.data)
     if some:
         yield some
 
 
 def _send(ledger: LedgerHandle, packs: Sequence[_Pack]) -> list[Packed]:
     """What came of each pack. They are written by one statement; where another packer took rows of one of them, each by itself."""
-    lengths = [len(pack.live) for pack in packs]
+    lengths = [len(one.live) for one in packs]
     last = list(accumulate(lengths))
     given = (
-        Uuids(row.event_id for pack in packs for row in pack.live), Bigints(pack.stream_id for pack in packs),
-        Texts(pack.subject_id for pack in packs), Ints(end - length + 1 for end, length in zip(last, lengths, strict=True)), Ints(last),
-        Byteas(pack.digest for pack in packs), Byteas(pack.data for pack in packs),
+        Uuids(row.event_id for one in packs for row in one.live), Bigints(one.stream_id for one in packs),
+        Texts(one.subject_id for one in packs), Ints(end - length + 1 for end, length in zip(last, lengths, strict=True)), Ints(last),
+        Byteas(one.digest for one in packs), Byteas(one.data for one in packs),
     )  # fmt: skip
     try:
         with ledger.connection() as conn:
@@ -210,8 +210,8 @@ def _send(ledger: LedgerHandle, packs: Sequence[_Pack]) -> list[Packed]:
     except psycopg.Error as error:
         if error.sqlstate != NOT_STAGED:
             raise
-        return [Packed(taken=1)] if len(packs) == 1 else [sent for pack in packs for sent in _send(ledger, [pack])]
-    return [pack.counts for pack in packs]
+        return [Packed(taken=1)] if len(packs) == 1 else [sent for one in packs for sent in _send(ledger, [one])]
+    return [one.counts for one in packs]
 
 
 def _row_digest(row: LiveRow) -> bytes:
