@@ -74,7 +74,11 @@ def policy_files(tokenizer: Tokenizer, preset: Preset) -> PolicyFiles:
 
 
 class Chat:
-    """A policy's tokenizer with its template, read from its folder."""
+    """A policy's tokenizer with its template, read from its folder.
+
+    Attributes:
+        end_id: the token that ends a message.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Read both.
@@ -96,7 +100,6 @@ class Chat:
         if end is None:
             raise PolicyFolderError(f"{folder}: the tokenizer has no eos_token; allowed: one that ends a message")
         self.end_id = int(end)
-        """The token that ends a message."""
 
     def rendered(self, messages: Sequence[Mapping[str, Any]], *, answering: bool) -> str:
         """The text that the template makes of the messages, with the opening of the answer to come where `answering`.
