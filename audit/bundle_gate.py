@@ -23,7 +23,7 @@ from ledger.methods import Bound
 from ledger.queries import Filter, bundle_ids, fresh, rollouts
 from ledger.queries_rows import RolloutLine
 from ledger.store import New
-from training.bundles import Harness, load
+from training.bundles import Harness, load_many
 from training.verifiers import Judge
 from training.worlds import World
 
@@ -206,9 +206,9 @@ def _others(ledger: LedgerHandle, world: World[Any], bundles: Sequence[Bundle]) 
     fresh(ledger)
     given = {bundle.bundle_id for bundle in bundles}
     known = [bundle_id for bundle_id in bundle_ids(ledger, world=world.name) if bundle_id not in given]
-    sealed = (event.body for event in ledger.read_streams([f"bundle-{bundle_id}" for bundle_id in known]))
+    sealed = (event.body for event in ledger.read_streams([f"bundle-{bundle_id}" for bundle_id in known], kinds=["BundleSealed"]))
     of_version = {body.bundle_id: None for body in sealed if isinstance(body, BundleSealed) and body.world_id == world.version}
-    return [load(ledger, bundle_id) for bundle_id in of_version]
+    return list(load_many(ledger, of_version).values())
 
 
 def _known(ledger: LedgerHandle, gates: Gates, bundle: Bundle, gate_id: str) -> Decision | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,11 @@ class Template(Protocol):
     """A policy's chat template with its tokenizer; `training.models.tokenizer.Chat` is one."""
 
     def rendered(self, messages: Sequence[Message], *, answering: bool) -> str:
-        """The text that the template makes of the messages."""
+        """The text that the template makes of the messages.
+
+        Raises:
+            TraceError: it refuses them.
+        """
         ...
 
     def encoded(self, rendered: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -73,15 +78,14 @@ def trace_row(trace: Trace, template: Template) -> Row:
             lies half in an answer; such a conversation has no prefix that a policy could have gone on from.
     """
     whole = template.rendered(trace.messages, answering=False)
-    spans = [_span(trace, place, template, whole) for place, message in enumerate(trace.messages) if message["role"] == "assistant"]
-    if not spans:
-        raise TraceError(f"rollout {trace.rollout_id}: no message of role assistant among {len(trace.messages)}")
+    spans = _spans(trace, template, whole)
     ids, places = template.encoded(whole)
+    first_T, last_T = np.array(places, dtype=np.int64).reshape(-1, 2).T
     mask = np.zeros(len(ids), dtype=np.bool_)
     step = np.full(len(ids), -1, dtype=np.int32)
     for number, (start, end) in enumerate(spans):
-        inside = [at for at, (first, last) in enumerate(places) if first < end and last > start]
-        if not inside or places[inside[0]][0] != start or places[inside[-1]][1] != end:
+        inside = np.flatnonzero((first_T < end) & (last_T > start))
+        if not len(inside) or first_T[inside[0]] != start or last_T[inside[-1]] != end:
             raise TraceError(f"rollout {trace.rollout_id}: answer {number} does not begin and end with a token of its own")
         mask[inside], step[inside] = True, number
     nothing = np.full(len(ids), np.nan, dtype=np.float32)
@@ -90,8 +94,39 @@ def trace_row(trace: Trace, template: Template) -> Row:
     )
 
 
+def _spans(trace: Trace, template: Template, whole: str) -> list[tuple[int, int]]:
+    """Where each answer's characters lie in the rendered conversation, from the end of its opening to the end of its last special token."""
+    answers = [place for place, message in enumerate(trace.messages) if message["role"] == "assistant"]
+    if not answers:
+        raise TraceError(f"rollout {trace.rollout_id}: no message of role assistant among {len(trace.messages)}")
+    return _by_lengths(trace, answers, template, whole) or [_span(trace, place, template, whole) for place in answers]
+
+
+def _by_lengths(trace: Trace, answers: Sequence[int], template: Template, whole: str) -> list[tuple[int, int]] | None:
+    """The places as they follow from the lengths of the messages' own texts; None where these are not the conversation.
+
+    Where every message renders by itself as it does among the others, each beginning of the conversation is rendered as the conversation
+    begins. Of the openings of the answers, which are one text then, the first and the last are looked at.
+    """
+    try:
+        parts = [template.rendered([message], answering=False) for message in trace.messages]
+    except TraceError:
+        # A template may refuse a conversation that begins with what is no beginning.
+        return None
+    if "".join(parts) != whole or answers[0] == 0:
+        return None
+    begins = [0, *accumulate(map(len, parts))]
+    before = {place: template.rendered(trace.messages[:place], answering=True) for place in (answers[0], answers[-1])}
+    opening = before[answers[0]][begins[answers[0]] :]
+    if any(text != whole[: begins[place]] + opening for place, text in before.items()):
+        return None
+    if not all(parts[place].startswith(opening) for place in answers):
+        return None
+    return [(begins[place] + len(opening), begins[place + 1]) for place in answers]
+
+
 def _span(trace: Trace, place: int, template: Template, whole: str) -> tuple[int, int]:
-    """Where the answer's characters lie in the rendered conversation, from the end of its opening to the end of its last special token."""
+    """The same of one answer, from the conversation rendered up to it and through it."""
     before = template.rendered(trace.messages[:place], answering=True)
     through = template.rendered(trace.messages[: place + 1], answering=False)
     if not whole.startswith(through) or not through.startswith(before):

@@ -52,9 +52,10 @@ class Grown(Fields):
     @model_serializer(mode="wrap")
     def _used(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialize(self)
-        fields = type(self).model_fields
-        unused = {name for name in self.later if getattr(self, name) == fields[name].get_default(call_default_factory=True)}
-        return {name: value for name, value in data.items() if name not in unused}
+        for name, default in _later_defaults(type(self)):
+            if getattr(self, name) == default:
+                data.pop(name, None)
+        return data
 
 
 class BlobRef(Fields):
@@ -118,6 +119,12 @@ def _blobs_in(value: Any) -> Iterator[BlobRef]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _blobs_in(item)
+
+
+@cache
+def _later_defaults(cls: type[Grown]) -> tuple[tuple[str, Any], ...]:
+    """The fields that a class got later, each with its default, which is only ever compared with."""
+    return tuple((name, cls.model_fields[name].get_default(call_default_factory=True)) for name in sorted(cls.later))
 
 
 @cache

@@ -2,6 +2,10 @@
 
 import hashlib
 import json
+from collections import UserList
+from datetime import UTC, datetime
+from types import MappingProxyType
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -43,6 +47,28 @@ def test_nul_is_allowed_only_for_blobs() -> None:
     assert canonical_bytes("a\x00b", allow_nul=True) == b'"a\\u0000b"'
 
 
+class Name(str):
+    """Text of a type of its own."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {Name("b"): Name("x"), "a": (1, [True, 1.5e300])}, [{"a": -0.0, "b": [0.0]}], "\\u0000", [2**53, -(2**53)], "\U0001f600\u2028",
+        MappingProxyType({"b": range(3), "a": UserList(["x", None])}),
+    ],
+)  # fmt: skip
+def test_values_of_other_types_are_written_as_those_of_json(value: object) -> None:
+    assert canonical_bytes(value) == canonical_bytes(json.loads(canonical_bytes(value)))
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, {"a": [UUID(int=1)]}, {"a": datetime(2026, 1, 1, tzinfo=UTC)}])
+def test_what_the_encoder_would_write_by_itself_is_refused_where_text_may_be_foreign_too(value: object) -> None:
+    for allow_nul in (False, True):
+        with pytest.raises(CanonicalError, match="surrogate|UUID|datetime"):
+            canonical_bytes(value, allow_nul=allow_nul)
+
+
 def test_nesting_without_end_is_refused_and_not_a_crash() -> None:
     deep: list[object] = []
     for _ in range(5000):
@@ -57,6 +83,18 @@ def test_nesting_without_end_is_refused_and_not_a_crash() -> None:
 def test_parse_refuses_what_the_standard_parser_lets_pass(text: str | bytes) -> None:
     with pytest.raises(CanonicalError):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"b":1,"a":[1.5,null]}', {"b": 1, "a": [1.5, None]}), (' { "b" : 1 } ', {"b": 1}), ("123456789012345678901", 123456789012345678901),
+        ("-0", 0), ("-0.0", -0.0), ("1E2", 100.0), ('"\\ud800"', "\ud800"), (b'"\xc3\xa9"', "é"), ('"\\u0000"', "\x00"),
+    ],
+)  # fmt: skip
+def test_text_is_read_as_the_standard_parser_reads_it_in_whatever_form(text: str | bytes, value: object) -> None:
+    assert repr(parse(text)) == repr(value)
+    assert type(parse(text)) is type(value)
 
 
 @given(values)

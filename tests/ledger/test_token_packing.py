@@ -12,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from ledger import store, tokens
+from ledger import store, token_packing, tokens
 from ledger.arrays import Uuids
 from ledger.errors import TokenError
 from ledger.events import ModelCalled
@@ -20,7 +20,7 @@ from ledger.ledger import LedgerHandle, open_ledger
 from ledger.store import New
 from ledger.token_calls import TokenCall
 from ledger.token_link import Linker
-from ledger.token_packing import Packed, pack_ended, pack_rollout, pack_stream
+from ledger.token_packing import SENT_BYTES, Packed, pack_ended, pack_rollout, pack_rollouts, pack_stream
 from ledger.token_reading import check_streams, examine_tokens, read_tokens, streams_of
 from ledger.token_rows import stored_streams
 from ledger.verify import verify
@@ -112,6 +112,57 @@ def test_many_streams_are_read_at_once(ledger: LedgerHandle) -> None:
     assert read(ledger, *streams) == sorted(call for some in made for call in some)
     with ledger.connection() as conn:
         assert read_tokens(conn, []) == {}
+
+
+def packs_of(ledger: LedgerHandle) -> list[bytes]:
+    """All packs as they are stored."""
+    with ledger.connection() as conn:
+        return sorted(bytes(row[0]) for row in conn.execute("SELECT data FROM token_pack"))
+
+
+def test_rollouts_are_packed_together_as_each_is_by_itself(ledger: LedgerHandle) -> None:
+    made = {f"r{n}": write_calls(ledger, f"r{n}", 2 + n % 3, size=3 + n) for n in range(8)}
+    _spoil(ledger, made["r3"][1][0])
+    both = {name: made[name] for name in ("r5", "r6")}
+    for name, size in (("r5", 1), ("r6", 2)):
+        pack_rollout(ledger, name)
+        both[name] = both[name] + write_calls(ledger, name, size, first=9)
+    staged = counts(ledger)[0]
+    with psycopg.connect(ledger.url) as conn:
+        conn.execute("CREATE TABLE kept AS SELECT * FROM token_live")
+    packed = pack_rollouts(ledger, [*made, "nobody"])
+    assert {name for name, one in packed.items() if one.faults} == {"r3"}
+    assert f"call {made['r3'][1][0]}" in packed["r3"].faults[0]
+    assert (packed["r3"].packs, packed["nobody"], packed["r5"].calls, packed["r6"].calls) == (0, Packed(), 1, 2)
+    total = sum(packed.values(), Packed())
+    assert (total.packs, total.calls, total.taken, counts(ledger)) == (7, staged - 2, 0, (2, 9))
+    streams = [stream_of(ledger, calls) for name, calls in made.items() if name != "r3"]
+    assert read(ledger, *streams) == sorted(call for name, calls in {**made, **both}.items() if name != "r3" for call in calls)
+    together = packs_of(ledger)
+    # The same rows again, packed stream by stream.
+    with psycopg.connect(ledger.url) as conn:
+        conn.execute("SET LOCAL session_replication_role = replica")
+        conn.execute("DELETE FROM token_pack WHERE pack_id > 2")
+        conn.execute("TRUNCATE token_live")
+        conn.execute("INSERT INTO token_live SELECT * FROM kept")
+    for stream_id in streams:
+        assert pack_stream(ledger, stream_id).packs == 1
+    assert packs_of(ledger) == together
+
+
+def _spoil(ledger: LedgerHandle, event_id: str) -> None:
+    with psycopg.connect(ledger.url) as conn:
+        conn.execute("SET LOCAL session_replication_role = replica")
+        conn.execute("UPDATE token_live SET prompt = prompt || 'x' WHERE event_id = %s", (event_id,))
+
+
+def test_packs_that_are_too_large_for_one_statement_go_in_several(ledger: LedgerHandle) -> None:
+    made = [write_calls(ledger, f"r{n}", 1, size=70_000) for n in range(5)]
+    packed = pack_rollouts(ledger, [f"r{n}" for n in range(5)])
+    total = sum(packed.values(), Packed())
+    assert (total.packs, total.faults, counts(ledger)) == (5, (), (0, 5))
+    assert total.packed_bytes > 2 * SENT_BYTES
+    assert read(ledger, *(stream_of(ledger, some) for some in made)) == sorted(call for some in made for call in some)
 
 
 def test_only_ended_rollouts_are_packed(ledger: LedgerHandle, history: History) -> None:
@@ -222,6 +273,65 @@ def test_of_packers_at_once_each_row_goes_into_one_pack(ledger: LedgerHandle) ->
     assert (total.packs, total.calls, total.faults, counts(ledger)) == (12, 36, (), (0, 12))
     assert total.taken > 0
     assert read(ledger, *streams) == sorted(call for some in made for call in some)
+
+
+def test_of_packers_of_many_rollouts_at_once_each_row_goes_into_one_pack(ledger: LedgerHandle) -> None:
+    names = [f"r{n}" for n in range(24)]
+    made = [write_calls(ledger, name, 2) for name in names]
+    done: list[Packed] = []
+    together = threading.Barrier(3)
+
+    def work(mine: Sequence[str]) -> None:
+        for at in range(0, len(mine), 8):
+            together.wait()
+            done.extend(pack_rollouts(ledger, mine[at : at + 8]).values())
+
+    # In different orders, and not always the same rollouts together.
+    threads = [threading.Thread(target=work, args=(order,)) for order in (names, names[::-1], names[8:] + names[:8])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 72
+    total = sum(done, Packed())
+    assert (total.packs, total.calls, total.faults, counts(ledger)) == (24, 48, (), (0, 24))
+    assert read(ledger, *(stream_of(ledger, some) for some in made)) == sorted(call for some in made for call in some)
+
+
+def test_what_another_packer_took_of_many_leaves_the_others_packed(ledger: LedgerHandle) -> None:
+    made = {name: write_calls(ledger, name, 2) for name in ("r0", "r1", "r2")}
+    first = stream_of(ledger, made["r1"])
+    done: list[dict[str, Packed]] = []
+    with ledger.connection() as conn:
+        # Another packer is about to take r1: it holds the stream while the rows of all three are read and packed.
+        conn.execute("SELECT FROM stream_head WHERE stream_id = %s FOR UPDATE", (first,))
+        thread = threading.Thread(target=lambda: done.append(pack_rollouts(ledger, list(made))))
+        thread.start()
+        _wait_for_a_lock(ledger)
+        assert _packed_by(conn, first) == 1
+    thread.join()
+    assert {name: (one.packs, one.taken, one.faults) for name, one in done[0].items()} == {
+        "r0": (1, 0, ()), "r1": (0, 1, ()), "r2": (1, 0, ()),
+    }  # fmt: skip
+    assert counts(ledger) == (0, 3)
+
+
+def _wait_for_a_lock(ledger: LedgerHandle) -> None:
+    deadline = time.monotonic() + 60
+    with psycopg.connect(ledger.url, autocommit=True) as conn:
+        while not conn.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def _packed_by(conn: psycopg.Connection[Any], stream_id: int) -> int:
+    """Packs written for a stream on a connection that has it locked."""
+    (stored,), subjects = stored_streams(conn, [stream_id])
+    made = token_packing._packs(stored, subjects)
+    for pack in made:
+        given = (stream_id, pack.subject_id, Uuids(row.event_id for row in pack.live), pack.digest, pack.data)
+        conn.execute("SELECT pack_tokens(%s, %s, %s, %s, %b)", given)
+    return len(made)
 
 
 def test_calls_may_be_captured_while_others_are_packed_and_read(ledger: LedgerHandle) -> None:

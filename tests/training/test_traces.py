@@ -25,8 +25,10 @@ class Letters:
 
     def __init__(self, *, forgets_first: bool = False, pairs: bool = False) -> None:
         self.forgets_first, self.pairs = forgets_first, pairs
+        self.messages = 0
 
     def rendered(self, messages: Sequence[Message], *, answering: bool) -> str:
+        self.messages += len(messages)
         kept = messages[1:] if self.forgets_first and len(messages) > 2 else messages
         text = "".join(m["role"][0].upper() + str(m["content"]) + ("." if m["role"] == "assistant" else "") for m in kept)
         return text + ("A" if answering else "")
@@ -45,6 +47,48 @@ def test_the_mask_is_on_every_answer_with_its_end_and_on_nothing_else() -> None:
     assert row.step_T.tolist() == [-1] * 9 + [0] * 7 + [-1] * 5 + [1] * 5
     assert row.text_only and row.call_ids == () and row.open_reason == "start"
     assert np.isnan(row.logprob_T).all()
+
+
+class Numbered(Letters):
+    """A template in which a message does not render by itself as it does among others, though it goes on from each beginning."""
+
+    def rendered(self, messages: Sequence[Message], *, answering: bool) -> str:
+        self.messages += len(messages)
+        if messages[0]["role"] != "user":
+            raise TraceError("a conversation begins with its user")
+        return "".join(f"{at}{Letters.rendered(self, [m], answering=False)}" for at, m in enumerate(messages)) + (
+            f"{len(messages)}A" if answering else ""
+        )
+
+
+class Marked(Letters):
+    """A template that opens the last answers otherwise than the others."""
+
+    def rendered(self, messages: Sequence[Message], *, answering: bool) -> str:
+        text = super().rendered(messages, answering=False)
+        return text + ("" if not answering else "A" if len(messages) < 3 else "A?")
+
+
+def test_a_conversation_of_which_each_message_renders_by_itself_is_rendered_a_few_times() -> None:
+    said = [SAID[0], *(SAID[1], SAID[2]) * 20, SAID[3]]
+    once = Letters()
+    row = trace_row(Trace("r1", "agent", tuple(said)), once)
+    assert once.messages < 4 * len(said)
+    assert int(row.mask_T.sum()) == 20 * len("get T4.") + len("DONE.")
+    assert row.step_T.max() == 20
+
+
+def test_a_message_that_renders_otherwise_by_itself_is_looked_for_in_its_conversation() -> None:
+    row = trace_row(Trace("r1", "agent", SAID), Numbered())
+    text = "0Umail T41Aget T4.2Tann3ADONE."
+    assert "".join(map(chr, row.ids_T)) == text
+    assert [text[at] for at in range(len(text)) if row.step_T[at] == 0] == list("get T4.")
+    assert [text[at] for at in range(len(text)) if row.step_T[at] == 1] == list("DONE.")
+
+
+def test_an_answer_that_does_not_begin_as_its_prompt_ends_is_refused() -> None:
+    with pytest.raises(TraceError, match="an append-only one is needed"):
+        trace_row(Trace("r1", "agent", SAID), Marked())
 
 
 def test_a_template_that_renders_the_beginning_otherwise_is_refused() -> None:

@@ -3,20 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from ledger.errors import PolicyFolderError
-from training.models.folder import CONFIG, GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, PolicyFiles
+from ledger.errors import PolicyFolderError, TraceError
+from training.models.folder import CONFIG, GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, PolicyFiles, read_files
 from training.models.presets import Preset, llama_config
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("system", "user", "assistant", "tool")
 SPECIAL = (PAD, END, *(f"<|{role}|>" for role in ROLES))
 COMPACT = Path(__file__).parent / "templates" / "compact.jinja"
+_SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
 _WORD = r" ?\S+|\s"
 
 
@@ -73,28 +74,49 @@ def policy_files(tokenizer: Tokenizer, preset: Preset) -> PolicyFiles:
 
 
 class Chat:
-    """A policy's tokenizer with its template, as transformers reads them from a folder."""
+    """A policy's tokenizer with its template, read from its folder.
+
+    Attributes:
+        end_id: the token that ends a message.
+    """
 
     def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
+        """Read both.
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        if self._tokenizer.eos_token_id is None:
+        Raises:
+            PolicyFolderError: a file is missing, or the tokenizer names no token that ends a message.
+        """
+        # Everything else of transformers takes seconds to import, and would give the same texts and ids.
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        self._render: Any = render_jinja_template
+        texts = read_files(folder).texts
+        self._tokenizer, self._template = Tokenizer.from_str(texts[TOKENIZER]), texts[TEMPLATE]
+        about: dict[str, Any] = json.loads(texts[TOKENIZER_CONFIG])
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._special = {name: _token_text(about[name]) for name in _SPECIAL_NAMES if about.get(name)}
+        end = self._tokenizer.token_to_id(self._special["eos_token"]) if "eos_token" in self._special else None
+        if end is None:
             raise PolicyFolderError(f"{folder}: the tokenizer has no eos_token; allowed: one that ends a message")
-
-    @cached_property
-    def end_id(self) -> int:
-        """The token that ends a message."""
-        return int(self._tokenizer.eos_token_id)
+        self.end_id = int(end)
 
     def rendered(self, messages: Sequence[Mapping[str, Any]], *, answering: bool) -> str:
-        """The text that the template makes of the messages, with the opening of the answer to come where `answering`."""
-        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=answering))
+        """The text that the template makes of the messages, with the opening of the answer to come where `answering`.
+
+        Raises:
+            TraceError: the template refuses them.
+        """
+        try:
+            (text,), _ = self._render([list(messages)], chat_template=self._template, add_generation_prompt=answering, **self._special)
+        except TemplateError as error:
+            raise TraceError(f"the chat template refuses these messages: {str(error)[:200]}") from error
+        return str(text)
 
     def encoded(self, rendered: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids of a rendered text, and for each the place of its characters."""
-        found = self._tokenizer(rendered, add_special_tokens=False, return_offsets_mapping=True)
-        return [int(token) for token in found["input_ids"]], [(int(a), int(b)) for a, b in found["offset_mapping"]]
+        found = self._tokenizer.encode(rendered, add_special_tokens=False)
+        return found.ids, found.offsets
 
     def ids(self, messages: Sequence[Mapping[str, Any]], *, answering: bool) -> list[int]:
         """Token ids of the messages, with the opening of the answer to come where `answering`."""
@@ -103,6 +125,10 @@ class Chat:
     def text(self, ids: Sequence[int]) -> str:
         """The text of sampled tokens without special ones."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+def _token_text(stated: Any) -> str:
+    return str(stated["content"]) if isinstance(stated, dict) else str(stated)
 
 
 def _as_bytes(word: str) -> str:

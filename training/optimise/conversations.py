@@ -13,6 +13,7 @@ from training.rows import Row
 from training.traces import Template, Trace, compact_messages, trace_row
 
 _BATCH = 200
+_KINDS = ("ModelCallDispatched", "ModelCalled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,37 +24,39 @@ class TextRows:
     left_out: dict[str, list[str]] = field(default_factory=dict)
 
 
-def text_rows(ledger: LedgerHandle, rollout_ids: Sequence[str], template: Template) -> TextRows:
-    """Each rollout's conversation as one row, tokenised anew and marked as text that nobody sampled as tokens.
+def conversations(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, Trace | str]:
+    """Rollout id to what was said, or why that is not known.
 
     The conversation is that of the agent's last answered call, with its answer.
     """
-    found = TextRows()
+    found: dict[str, Trace | str] = {}
     for at in range(0, len(rollout_ids), _BATCH):
-        for rollout_id, trace in _traces(ledger, rollout_ids[at : at + _BATCH]).items():
-            try:
-                if isinstance(trace, str):
-                    raise TraceError(trace)
-                found.rows[rollout_id] = trace_row(trace, template)
-            except TraceError as error:
-                found.left_out.setdefault(_reason(str(error), rollout_id), []).append(rollout_id)
+        found |= _traces(ledger, rollout_ids[at : at + _BATCH])
     return found
 
 
-def texts(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> list[str]:
-    """The contents of all messages of the rollouts' conversations, in order."""
-    said: list[str] = []
-    for at in range(0, len(rollout_ids), _BATCH):
-        for trace in _traces(ledger, rollout_ids[at : at + _BATCH]).values():
-            said += [] if isinstance(trace, str) else [str(message["content"]) for message in trace.messages]
-    return said
+def text_rows(said: Mapping[str, Trace | str], template: Template) -> TextRows:
+    """Each conversation as one row, tokenised anew and marked as text that nobody sampled as tokens."""
+    found = TextRows()
+    for rollout_id, trace in said.items():
+        try:
+            if isinstance(trace, str):
+                raise TraceError(trace)
+            found.rows[rollout_id] = trace_row(trace, template)
+        except TraceError as error:
+            found.left_out.setdefault(_reason(str(error), rollout_id), []).append(rollout_id)
+    return found
+
+
+def texts(said: Mapping[str, Trace | str]) -> list[str]:
+    """The contents of all messages of the conversations, in order."""
+    return [str(message["content"]) for trace in said.values() if not isinstance(trace, str) for message in trace.messages]
 
 
 def _traces(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, Trace | str]:
-    """Rollout id to what was said, or why that is not known."""
     last: dict[str, tuple[ModelCallDispatched, ModelCalled]] = {}
     asked: dict[str, ModelCallDispatched] = {}
-    for event in ledger.read_streams([f"rollout-{rollout_id}" for rollout_id in rollout_ids]):
+    for event in ledger.read_streams([f"rollout-{rollout_id}" for rollout_id in rollout_ids], kinds=_KINDS):
         body = event.body
         if isinstance(body, ModelCallDispatched) and body.role == "agent":
             asked[body.call_id] = body

@@ -16,6 +16,8 @@ from training.optimise.recipe import BoundTerm, Recipe, reinforce_recipe, superv
 from training.optimise.schedule import Place, Stream, schedule, stream_seed
 from training.optimise.team import Team
 from training.rollout.pretrained import smollm2
+from training.traces import Trace
+from training.train_config import TraceSource
 
 ID_CHARS = 8
 
@@ -54,6 +56,8 @@ class Training:
         places: all of its updates in order.
         checkpoints: its folders.
         datasets: stage to its dataset, once it was made in this process.
+        traces: supervised stage to its sources with their rollouts, once they were all there.
+        said: rollout to what was said in it, of traces that were read for a tokenizer and are not in a dataset yet.
         team: the processes that take its steps.
     """
 
@@ -77,6 +81,8 @@ class Training:
         self._recipes: dict[str, Recipe] = {}
         self._terms: dict[str, BoundTerm] = {}
         self.datasets: dict[str, Dataset] = {}
+        self.traces: dict[str, list[tuple[TraceSource, list[str]]]] = {}
+        self.said: dict[str, Trace | str] = {}
         self._tokenizers: dict[str, str | None] = {}
         for stage in self.table.stages:
             if stage.stage == "reinforce":

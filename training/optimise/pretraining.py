@@ -17,7 +17,7 @@ from training.models.folder import TOKENIZER, read_files, write_folder
 from training.models.presets import preset_of
 from training.models.tokenizer import policy_files, trained_tokenizer
 from training.optimise.batch_events import BatchName, record_rows
-from training.optimise.conversations import texts
+from training.optimise.conversations import conversations, texts
 from training.optimise.opened import Start, Training
 from training.optimise.recipe import BoundTerm, bound_term, term_ids
 from training.optimise.schedule import Place, stream_seed
@@ -59,13 +59,10 @@ def _new_policy(training: Training, folder: Path, progress: Progress) -> None:
     supervised = [place for place in training.places if place.stage.stage == "supervised" and place.index == 0]
     if not supervised:
         raise SettingsError("policy.source = 'tiny' makes its tokenizer from supervised traces; allowed: with a supervised stage")
-    said = [
-        text
-        for place in supervised
-        for _, ids in collect_traces(training, place, progress=progress)
-        for text in texts(training.ledger, ids)
-    ]
-    files = policy_files(trained_tokenizer(said), preset_of(training.table.policy.preset))
+    for place in supervised:
+        for _, ids in collect_traces(training, place, progress=progress):
+            training.said |= conversations(training.ledger, ids)
+    files = policy_files(trained_tokenizer(texts(training.said)), preset_of(training.table.policy.preset))
     generator = torch.Generator().manual_seed(stream_seed(training.lab.config.seed, "init"))
     write_folder(folder, files, weights_to_save(CausalLM(files.config).initialise(generator)))
 

@@ -10,7 +10,7 @@ from ledger.ids import derived_id
 from training.examples import Example, examples
 from training.models.tokenizer import Chat
 from training.optimise.batch_events import BatchName, record_rows
-from training.optimise.conversations import text_rows
+from training.optimise.conversations import conversations, text_rows
 from training.optimise.drawn import drawn_batch, draws
 from training.optimise.opened import Dataset, Start, Training
 from training.optimise.recipe import term_ids
@@ -98,7 +98,9 @@ def _rows(training: Training, read: RoundRead, start: Start) -> tuple[list[Row],
     }
     rows = [row for built in read.built for row in built.rows if row.rollout_id in sampled]
     others = [rollout_id for rollout_id in read.view.rollout_id_R if rollout_id not in sampled]
-    text = text_rows(training.ledger, others, Chat(start.folder))
+    known = {rollout_id: training.said.pop(rollout_id) for rollout_id in others if rollout_id in training.said}
+    known |= conversations(training.ledger, [rollout_id for rollout_id in others if rollout_id not in known])
+    text = text_rows({rollout_id: known[rollout_id] for rollout_id in others}, Chat(start.folder))
     return [*rows, *text.rows.values()], {reason: len(ids) for reason, ids in text.left_out.items()}
 
 

@@ -15,6 +15,7 @@ from training.optimise.opened import Training
 from training.optimise.schedule import Place
 from training.rollout import policies
 from training.rollout.collect import Group
+from training.rollout.policies import Policy
 from training.stages import Progress, silent
 from training.train_config import SupervisedStage, TraceSource
 from training.worlds.source import with_params
@@ -33,6 +34,8 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
     """
     stage = place.stage
     assert isinstance(stage, SupervisedStage)
+    if stage.name in training.traces:
+        return training.traces[stage.name]
     lab = training.lab
     train = lab.training_bundles(stage.name)
     bundles = [train[bundle_id] for bundle_id in admitted(training.ledger, of=list(train))]
@@ -46,17 +49,19 @@ def collect_traces(training: Training, place: Place, *, progress: Progress = sil
             found.append((source, _recorded(training, source, bundles)))
     stages.verdicts(lab, round=place.round, progress=progress)
     stages.rewards(lab, round=place.round, progress=progress)
-    return found
+    return training.traces.setdefault(stage.name, found)
 
 
 def _collected(training: Training, place: Place, source: TraceSource, bundles: Sequence[Bundle], progress: Progress) -> list[str]:
     lab, run = training.lab, training.lab.run(place.round)
     groups = trace_groups(lab, source, bundles)
     ids = [run.group_id(group) for group in groups]
-    if sum(attempt.counts for attempt in attempts(training.ledger, ids)) < sum(group.size for group in groups):
+    known = attempts(training.ledger, ids)
+    if sum(attempt.counts for attempt in known) < sum(group.size for group in groups):
         stages.collect_scripts(lab, run, groups, what=f"traces of {source.policy}", progress=progress)
-    known = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in attempts(training.ledger, ids) if attempt.counts}
-    return [known[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
+        known = attempts(training.ledger, ids)
+    filled = {(attempt.group_id, attempt.slot): attempt.rollout_id for attempt in known if attempt.counts}
+    return [filled[group_id, slot] for group_id, group in zip(ids, groups, strict=True) for slot in range(group.size)]
 
 
 def trace_groups(lab: Lab, source: TraceSource, bundles: Sequence[Bundle]) -> list[Group]:
@@ -65,18 +70,25 @@ def trace_groups(lab: Lab, source: TraceSource, bundles: Sequence[Bundle]) -> li
     A script with a parameter `tries` gets the number of the turn, so that what it draws differs between the rollouts of a task.
     """
     found: list[Group] = []
+    acting: dict[tuple[str, int], Policy] = {}
+
+    def policy(world: str, turn: int) -> Policy:
+        # A version is published once for all of its groups.
+        if (world, turn) not in acting:
+            params = {**source.params, _TRIES: turn} if turn else source.params
+            acting[world, turn] = policies.scripted(lab.ledger, source.policy, with_params(scripts[world], params))
+        return acting[world, turn]
+
+    worlds = {bundle.draft.world for bundle in bundles}
+    scripts = {world: script for world in worlds if (script := lab.sources[world].scripts.get(source.policy)) is not None}
     for place, bundle in enumerate(bundles):
-        turns = len(range(place, source.rollouts, len(bundles)))
-        script = lab.sources[bundle.draft.world].scripts.get(source.policy)
-        if script is None:
-            raise SettingsError(f"no policy {source.policy!r} for world {bundle.draft.world!r}")
-        if _TRIES in inspect.signature(script).parameters:
-            for turn in range(1, turns + 1):
-                acting = policies.scripted(lab.ledger, source.policy, with_params(script, {**source.params, _TRIES: turn}))
-                found.append(Group(bundle, acting, 1))
+        world, turns = bundle.draft.world, len(range(place, source.rollouts, len(bundles)))
+        if world not in scripts:
+            raise SettingsError(f"no policy {source.policy!r} for world {world!r}")
+        if _TRIES in inspect.signature(scripts[world]).parameters:
+            found += [Group(bundle, policy(world, turn), 1) for turn in range(1, turns + 1)]
         elif turns:
-            acting = policies.scripted(lab.ledger, source.policy, with_params(script, source.params))
-            found.append(Group(bundle, acting, turns))
+            found.append(Group(bundle, policy(world, 0), turns))
     return found
 
 

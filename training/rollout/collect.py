@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -27,9 +27,10 @@ from training.hooks import rewriting
 from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import CallFailed, End, Episode, drive
 from training.rollout.model_client import call_seed
+from training.rollout.packing import PackingEnded
 from training.rollout.planting import Plants, check_faults, plant
 from training.rollout.policies import Policy
-from training.rollout.recording import RolloutRecord, packed, participants, superseded_end
+from training.rollout.recording import RolloutRecord, participants, superseded_end
 from training.rollout.scripts import Scripts
 from training.rollout.tool_formats import written
 from training.rollout.ways import Ways
@@ -125,7 +126,7 @@ class _Work:
     run: Run
     session: aiohttp.ClientSession
     pool: Executor
-    unpacked: list[str]
+    packing: PackingEnded
 
 
 @dataclass(frozen=True)
@@ -168,16 +169,16 @@ async def collect(
         await _dispatch(site, run, groups)
         by_id = {run.group_id(group): group for group in groups}
         known = await asyncio.to_thread(attempts, site.ledger, list(by_id))
-        unpacked: list[str] = []
-        superseded = await _supersede(site, run, [attempt for attempt in known if not attempt.ended], unpacked)
+        unfinished = [attempt.rollout_id for attempt in known if not attempt.ended]
+        unpacked = await _supersede(site, run, unfinished)
         slots = list(_open_slots(by_id, known))
         expected = sum(group.size for group in by_id.values())
         progress(expected - len(slots))
         if elsewhere is not None:
             unpacked += await elsewhere(slots)
         else:
-            await _fill_all(site, run, slots, concurrency, progress, unpacked=unpacked)
-        return Collected(expected, expected - len(slots), len(slots), superseded, len(unpacked))
+            unpacked += await _fill_all(site, run, slots, concurrency, progress)
+        return Collected(expected, expected - len(slots), len(slots), len(unfinished), len(unpacked))
 
 
 async def fill_slots(
@@ -188,19 +189,15 @@ async def fill_slots(
     Raises:
         TallyError: another process begins to collect this run, or the ledger cannot be written.
     """
-    unpacked: list[str] = []
     with exclusive(site.ledger, _slots_of(run), shared=True):
-        await _fill_all(site, run, slots, concurrency, progress, unpacked=unpacked)
-    return unpacked
+        return await _fill_all(site, run, slots, concurrency, progress)
 
 
 def _slots_of(run: Run) -> str:
     return f"slots of run {run.run_id}"
 
 
-async def _fill_all(
-    site: Site, run: Run, slots: Sequence[Slot], concurrency: int, progress: Callable[[int], None], *, unpacked: list[str]
-) -> None:
+async def _fill_all(site: Site, run: Run, slots: Sequence[Slot], concurrency: int, progress: Callable[[int], None]) -> list[str]:
     gate = asyncio.Semaphore(concurrency)
     pool = site.pool or ThreadPoolExecutor(min(concurrency, WORLD_THREADS), "tally-world")
 
@@ -210,9 +207,10 @@ async def _fill_all(
         progress(1)
 
     try:
-        async with _session(site) as session, asyncio.TaskGroup() as tasks:
+        async with PackingEnded(site.ledger) as packing, _session(site) as session, asyncio.TaskGroup() as tasks:
             for slot in slots:
-                tasks.create_task(fill(_Work(site, run, session, pool, unpacked), slot))
+                tasks.create_task(fill(_Work(site, run, session, pool, packing), slot))
+        return packing.unpacked
     except BaseExceptionGroup as group:
         # The slots fail alike when the ledger cannot be written: one error says it.
         misuse = group.subgroup(TallyError)
@@ -251,13 +249,15 @@ async def _dispatch(site: Site, run: Run, groups: Sequence[Group]) -> None:
         await site.appender.append(events[start : start + DISPATCH_BATCH])
 
 
-async def _supersede(site: Site, run: Run, unfinished: Sequence[Attempt], unpacked: list[str]) -> int:
-    for attempt in unfinished:
-        events = await asyncio.to_thread(site.ledger.read_stream, f"rollout-{attempt.rollout_id}")
-        body = superseded_end(attempt.rollout_id, events, "its collector went away")
-        await site.appender.append([site.ledger.new(body, correlation_id=run.run_id)])
-        await _pack(site, attempt.rollout_id, unpacked)
-    return len(unfinished)
+async def _supersede(site: Site, run: Run, unfinished: Sequence[str]) -> list[str]:
+    """Ids of those of these rollouts whose tokens stay staged; all of them have ended now."""
+    async with PackingEnded(site.ledger) as packing:
+        for rollout_id in unfinished:
+            events = await asyncio.to_thread(site.ledger.read_stream, f"rollout-{rollout_id}")
+            body = superseded_end(rollout_id, events, "its collector went away")
+            await site.appender.append([site.ledger.new(body, correlation_id=run.run_id)])
+            packing.ended(rollout_id)
+    return packing.unpacked
 
 
 def _open_slots(groups: Mapping[str, Group], known: Sequence[Attempt]) -> Iterator[Slot]:
@@ -307,13 +307,11 @@ async def _attempt(work: _Work, slot: Slot) -> None:
     finally:
         calls = site.gateway.close_rollout(rollout_id)
         site.scripted.forget(rollout_id)
-        ended = record.end(episode, end, calls, wall_s=time.monotonic() - began, tokens=upstream.returns_tokens)
-        await asyncio.shield(_end(work, rollout_id, ended))
-
-
-async def _end(work: _Work, rollout_id: str, ended: Coroutine[Any, Any, bool]) -> None:
-    if not await ended:
-        work.unpacked.append(rollout_id)
+        try:
+            await asyncio.shield(record.end(episode, end, calls, wall_s=time.monotonic() - began))
+        finally:
+            if upstream.returns_tokens:
+                work.packing.ended(rollout_id)
 
 
 async def _script(site: Site, episode: Episode, script: Script, rollout_id: str) -> None:
@@ -332,8 +330,3 @@ def _started(site: Site, run: Run, slot: Slot, rollout_id: str, upstream: Upstre
         seed=call_seed(run.root_seed, run.run_id, run.twin_id(slot.group), slot.slot),
     )  # fmt: skip
     return site.ledger.new(body, correlation_id=run.run_id)
-
-
-async def _pack(site: Site, rollout_id: str, unpacked: list[str]) -> None:
-    if not await packed(site.ledger, rollout_id):
-        unpacked.append(rollout_id)

@@ -14,13 +14,14 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.store import New
-from training.bundles import load
+from training.bundles import load_many
 from training.verifiers import Judge, JudgeTask, TraceStep, Verdict
 from training.worlds import Observation, ToolCall, World
 from training.worlds.source import VerifierKind
 
 JUDGED_ENDS = ("finished", "token_limit", "turn_limit", "context_full", "wall_clock")
 _BATCH = 50
+_SHOWN = ("StateSnapshotted", "ToolCalled", "RolloutEnded")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def evidence(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, Evid
     """
     ledger.barrier()
     bodies: dict[str, list[EventBody]] = {rollout_id: [] for rollout_id in rollout_ids}
-    for event in ledger.read_streams([f"rollout-{rollout_id}" for rollout_id in rollout_ids]):
+    for event in ledger.read_streams([f"rollout-{rollout_id}" for rollout_id in rollout_ids], kinds=_SHOWN):
         bodies[event.stream.removeprefix("rollout-")].append(event.body)
     found = {rollout_id: _Found.of(rollout_id, events) for rollout_id, events in bodies.items()}
     with ledger.connection() as conn:
@@ -121,8 +122,8 @@ def judge(
     drafts: dict[str, BundleDraft] = {}
     for start in range(0, len(rollouts), _BATCH):
         page = rollouts[start : start + _BATCH]
-        for bundle_id in {bundle_id for _, bundle_id in page} - set(drafts):
-            drafts[bundle_id] = load(ledger, bundle_id).draft
+        new = load_many(ledger, (bundle_id for _, bundle_id in page if bundle_id not in drafts))
+        drafts |= {bundle_id: bundle.draft for bundle_id, bundle in new.items()}
         seen = evidence(ledger, [rollout_id for rollout_id, _ in page])
         events = [
             _judged(ledger, rollout_id, JudgeTask(drafts[bundle_id], world.material), judging, seen[rollout_id])

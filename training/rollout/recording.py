@@ -1,6 +1,5 @@
 """Writes one rollout's events: its acts, its states, what was rewritten, and its one end. Writes the ledger."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from ledger.blobs import Pending
@@ -12,7 +11,6 @@ from ledger.ledger import LedgerHandle
 from ledger.lineage import bound_calls, calls_digest
 from ledger.order import Recorded
 from ledger.store import New
-from ledger.token_packing import pack_rollout
 from training.bundles import Harness
 from training.hooks import Rewrite, asking
 from training.rollout.episode import Act, End, Episode
@@ -111,12 +109,8 @@ class RolloutRecord:
         """The first state is durable when this returns."""
         await self._append([*self._due(0), await self.snapshot(episode, 0)])
 
-    async def end(self, episode: Episode, end: End, calls: RolloutCalls, *, wall_s: float, tokens: bool = True) -> bool:
-        """End the rollout, unless it has ended, and pack its tokens; whether all of them fit what its events committed to.
-
-        Args:
-            tokens: False where no upstream of the rollout returns tokens, so that there is nothing to pack.
-        """
+    async def end(self, episode: Episode, end: End, calls: RolloutCalls, *, wall_s: float) -> None:
+        """End the rollout, unless it has ended; its tokens are to be packed next."""
         detail = None if end.detail is None else self.ledger.pending(end.detail)
         body = RolloutEnded(
             rollout_id=self.rollout_id, ended_by=end.ended_by, boundary=end.boundary, reason=end.reason[:500],
@@ -134,7 +128,6 @@ class RolloutRecord:
         except IdempotencyConflict:
             # Another collector superseded this attempt while it ran; its end stands and this late one is not counted.
             pass
-        return not tokens or await packed(self.ledger, self.rollout_id)
 
     def _due(self, index: int) -> list[New]:
         return [self._new(label) for label in self._labels(index)]
@@ -151,8 +144,3 @@ def superseded_end(rollout_id: str, events: Sequence[Recorded], reason: str) -> 
         tool_calls=sum(event.kind == "ToolCalled" for event in events), calls_digest=calls_digest(call_ids), wall_s=None, sampling_s=None,
         tool_s=None, superseded=True,
     )  # fmt: skip
-
-
-async def packed(ledger: LedgerHandle, rollout_id: str) -> bool:
-    """Whether a rollout's tokens were all packed, in a thread; what does not fit its events stays staged, where verification finds it."""
-    return not (await asyncio.to_thread(pack_rollout, ledger, rollout_id)).faults

@@ -28,6 +28,7 @@ from ledger.exclusive import exclusive
 from ledger.ids import derived_id, uuid7
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
+from ledger.token_packing import pack_rollout
 from training.bundles import load
 from training.rollout.abandoned import end_abandoned, session_group, session_lock
 from training.rollout.episode import Act, Boundary, Clock, End, Episode, SampledCall
@@ -261,6 +262,8 @@ class Session:
     async def _record_end(self, end: End) -> None:
         calls = self._gateway.close_rollout(self.rollout_id)
         await self._record.end(self._episode, end, calls, wall_s=self._clock() - (self._began or 0.0))
+        # What does not fit its events stays staged, where verification finds it.
+        await asyncio.to_thread(pack_rollout, self._record.ledger, self.rollout_id)
 
     async def _stop(self) -> None:
         await self._gateway.stop()

@@ -1,10 +1,12 @@
 """A policy's own tokenizer and template: words as tokens, nothing lost, and prompts that go on from what was sampled."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
+from ledger.errors import PolicyFolderError
 from training.models.causal_lm import CausalLM, weights_to_save
 from training.models.folder import write_folder
 from training.models.presets import preset_of
@@ -34,11 +36,16 @@ def conversation(number: int) -> list[Message]:
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> Chat:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = trained_tokenizer(str(message["content"]) for number in range(4) for message in conversation(number))
     files = policy_files(tokenizer, preset_of("0.2M"))
     model = CausalLM(files.config).initialise(torch.Generator().manual_seed(0))
-    return Chat(write_folder(tmp_path_factory.mktemp("policies") / "tiny", files, weights_to_save(model)))
+    return write_folder(tmp_path_factory.mktemp("policies") / "tiny", files, weights_to_save(model))
+
+
+@pytest.fixture(scope="module")
+def chat(folder: Path) -> Chat:
+    return Chat(folder)
 
 
 def test_every_word_of_the_texts_is_one_token_and_any_text_comes_back() -> None:
@@ -81,6 +88,24 @@ def test_messages_encoded_one_by_one_are_the_conversation(chat: Chat) -> None:
 def test_a_sampled_answer_with_the_blank_that_begins_it_renders_as_it_was_sampled(chat: Chat) -> None:
     said = [{"role": "user", "content": "x"}, {"role": "assistant", "content": " mail T46 "}]
     assert chat.rendered(said, answering=False) == f"<|user|> x<|assistant|> mail T46{END}"
+
+
+def test_texts_and_ids_are_those_of_transformers(chat: Chat, folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    said = [*conversation(1), {"role": "user", "content": "zwölf  Uhr\n\t7 \U0001f600"}]
+    for answering in (False, True):
+        text = chat.rendered(said, answering=answering)
+        assert text == theirs.apply_chat_template(said, tokenize=False, add_generation_prompt=answering)
+        found = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
+        assert chat.encoded(text) == (found["input_ids"], found["offset_mapping"])
+    assert chat.end_id == theirs.eos_token_id
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyFolderError, match=r"\.json"):
+        Chat(tmp_path)
 
 
 def test_a_role_that_the_template_does_not_know_is_refused(chat: Chat) -> None:
