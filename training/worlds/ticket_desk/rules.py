@@ -273,7 +273,7 @@ def family_id(rule: Rule) -> str:
 
 def is_constant(node: Any, name: str) -> bool:
     """Whether the field is a constant of the rule, and so no part of its family."""
-    return name in _constants(type(node))
+    return name in _constants(node.__class__)
 
 
 @cache
@@ -292,7 +292,7 @@ def nodes(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple):
         for item in value:
             yield from nodes(item)
-    elif (names := _names(type(value))) is not None:
+    elif (names := _names(value.__class__)) is not None:
         yield value
         for name in names:
             yield from nodes(getattr(value, name))
@@ -302,7 +302,7 @@ def rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """The tree with every node replaced by `change(node)`, children first."""
     if isinstance(value, tuple):
         return tuple(rebuilt(item, change) for item in value)
-    if (names := _names(type(value))) is None:
+    if (names := _names(value.__class__)) is None:
         return value
     return change(type(value)(**{name: rebuilt(getattr(value, name), change) for name in names}))
 
@@ -312,7 +312,7 @@ def variants(value: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
     if isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from ((*value[:index], other, *value[index + 1 :]) for other in variants(item, change))
-    elif (names := _names(type(value))) is not None:
+    elif (names := _names(value.__class__)) is not None:
         if (other := change(value)) is not None:
             yield other
         for name in names:
@@ -322,7 +322,7 @@ def variants(value: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
 def _written(value: Any, leaf: Callable[[Any, str, Any], Any]) -> Any:
     if isinstance(value, tuple):
         return [_written(item, leaf) for item in value]
-    if (names := _names(type(value))) is None:
+    if (names := _names(value.__class__)) is None:
         return value
     parts = {name: _written(leaf(value, name, getattr(value, name)), leaf) for name in names}
     return {"kind": type(value).__name__, **parts}
