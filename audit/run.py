@@ -73,6 +73,12 @@ def needs(bound: Bound[Any]) -> tuple[str, ...]:
     return ids
 
 
+def explains(bound: Bound[Any]) -> tuple[str, ...]:
+    """The ids of checks whose failure on the same subject is a consequence of this one's."""
+    ids: tuple[str, ...] = getattr(_function(bound), "explains", ())
+    return ids
+
+
 def _function(bound: Bound[Any]) -> Any:
     return getattr(bound.call, "func", bound.call)
 
