@@ -177,7 +177,11 @@ def _counted(
             tally.shown[name].append(subject.rollout_id)
         if result.status == "error" and len(tally.broken) < 100:
             tally.broken.append((subject.rollout_id, result))
-    looked = [subject.rollout_id, *(event.event_id for event in (*subject.own, *subject.heard)), *(one.started_id for one in subject.siblings)]
+    looked = [
+        subject.rollout_id,
+        *(event.event_id for event in (*subject.own, *subject.heard)),
+        *(one.started_id for one in subject.siblings),
+    ]
     tally.seen.update(digest(looked).encode())
     found = findings_of(subject, results, checks, policy)
     tally.findings += found

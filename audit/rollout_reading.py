@@ -28,6 +28,8 @@ from training.row_builder import build_rows
 
 BATCH = 200
 """Rollouts that are held at a time."""
+_REQUESTS = 4 << 20
+_WITH_TEXTS = ("ToolCalled", "ModelCalled", "ModelCallDispatched")
 
 
 def read_subjects(ledger: LedgerHandle, rollout_ids: Sequence[str], *, decode: Decoder | None = None) -> Iterator[RolloutSubject]:
@@ -164,28 +166,38 @@ def _index(call: SeenCall) -> int:
 
 
 def _reader(view: AttributionView, own: Mapping[str, Sequence[Evidence]]) -> Callable[[str], bytes]:
-    """Reads blobs: those of tool calls and of answers together when the first is asked for; requests, which are long, a rollout at a time."""
+    """Reads blobs: those of tool calls and of answers together when the first is asked for; requests, which are long, a few MiB at a time."""
     held: dict[str, bytes] = {}
     asked: dict[str, bytes] = {}
-    requests: dict[str, list[str]] = {}
-    waiting = [own]
+    beside: dict[str, list[str]] = {}
 
     def bytes_of(blob_id: str) -> bytes:
-        if waiting:
-            for events in waiting.pop().values():
-                bodies = [event.body for event in events if event.kind == "ModelCallDispatched"]
-                mine = [body.request.blob_id for body in bodies if isinstance(body, ModelCallDispatched)]
-                requests.update(dict.fromkeys(mine, mine))
-            bodies = [event.body for events in own.values() for event in events if event.kind in ("ToolCalled", "ModelCalled")]
+        if not beside:
+            bodies = [event.body for events in own.values() for event in events if event.kind in _WITH_TEXTS]
             held.update(view.blobs([ref.blob_id for body in bodies for ref in _texts(body)]))
+            beside.update(_together([body.request for body in bodies if isinstance(body, ModelCallDispatched)]))
         if blob_id in held:
             return held[blob_id]
-        if blob_id in requests and blob_id not in asked:
+        if blob_id in beside and blob_id not in asked:
             asked.clear()
-            asked.update(view.blobs(requests[blob_id]))
+            asked.update(view.blobs(beside[blob_id]))
         return asked[blob_id] if blob_id in asked else view.blob(blob_id)
 
     return bytes_of
+
+
+def _together(requests: Sequence[BlobRef]) -> dict[str, list[str]]:
+    """Blob to those with which it is read, no more than `_REQUESTS` bytes unless one alone has more."""
+    found: dict[str, list[str]] = {"": []}
+    some: list[str] = []
+    size = 0
+    for ref in requests:
+        if size + ref.size > _REQUESTS:
+            some, size = [], 0
+        some.append(ref.blob_id)
+        size += ref.size
+        found[ref.blob_id] = some
+    return found
 
 
 def _texts(body: object) -> list[BlobRef]:

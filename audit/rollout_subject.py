@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import orjson
+
 from ledger.attribution_view import Evidence
 from ledger.bundle import Bundle
 from ledger.canonical import parse
@@ -207,10 +209,17 @@ class RolloutSubject:
 
     def _object(self, ref: BlobRef) -> Mapping[str, Any]:
         if ref.blob_id not in self._objects:
-            found = self.json(ref)
+            found = _loaded(self.bytes_of(ref.blob_id))
             self._objects[ref.blob_id] = found if isinstance(found, Mapping) else {}
         return self._objects[ref.blob_id]
 
 
 def _bodies(events: tuple[Evidence, ...], kind: type[Body]) -> tuple[tuple[str, Body], ...]:
     return tuple((event.event_id, body) for event in events if isinstance(body := event.body, kind))
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None

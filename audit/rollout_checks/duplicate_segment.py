@@ -20,9 +20,7 @@ def duplicate_segment(subject: RolloutSubject, policy: Mapping[str, Any]) -> Seq
     """
     ids = {call.call_id: call for call in subject.calls}
     in_rows = Counter(call_id for row in subject.built.rows for call_id in row.call_ids)
-    faults = [
-        Fault({"call_id": call_id, "rows": count}, (ids[call_id].answered_id,)) for call_id, count in in_rows.items() if count > 1
-    ]
+    faults = [Fault({"call_id": call_id, "rows": count}, (ids[call_id].answered_id,)) for call_id, count in in_rows.items() if count > 1]
     seen: dict[tuple[Any, ...], Any] = {}
     looked = 0
     for call, answered in completed(subject):

@@ -20,9 +20,7 @@ def elapsed_vs_budget(subject: RolloutSubject, policy: Mapping[str, Any]) -> Seq
         return skipped("elapsed_vs_budget", "the rollout has not ended")
     (end_id, end), off = subject.ended, float(policy["seconds_off"])
     budget = None if subject.harness is None else subject.harness.limits.get("wall_s")
-    used = max(
-        [end.wall_s or 0.0] if budget is None or end.sampling_s is None or end.tool_s is None else [end.sampling_s + end.tool_s]
-    )
+    used = max([end.wall_s or 0.0] if budget is None or end.sampling_s is None or end.tool_s is None else [end.sampling_s + end.tool_s])
     measured: dict[str, Any] = {"budget_s": budget, "used_s": used, "wall_s": end.wall_s, "tool_s": end.tool_s}
     faults, looked = [], 0
     if budget is not None and end.wall_s is not None:

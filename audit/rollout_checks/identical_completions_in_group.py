@@ -29,7 +29,11 @@ def identical_completions_in_group(subject: RolloutSubject, policy: Mapping[str,
     mine = tuple(answered.sampled_ids.commitment for _, answered, _ in calls if answered.sampled_ids is not None)
     same = [one for one in subject.siblings if one.sampled == mine]
     likely = total + math.log(len(subject.siblings)) >= math.log(float(policy["coincidence_chance"]))
-    seen = {"siblings_alike": [one.rollout_id for one in same], "logprob": total, "seeds": [a.sampling.get("seed") for _, a, _ in calls][:4]}
+    seen = {
+        "siblings_alike": [one.rollout_id for one in same],
+        "logprob": total,
+        "seeds": [a.sampling.get("seed") for _, a, _ in calls][:4],
+    }
     ids = (*(call.answered_id for call, _, _ in calls), *(one.started_id for one in same))
     return [
         found(

@@ -17,7 +17,8 @@ def prefix_extension(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequ
     """Whether every row that a prompt opened has a legal reason: a conversation, a participant, a branch or a rewriting of its own.
 
     A prompt that holds the same messages in other tokens (a separator that is gone, a sample tokenised again, a text that a parser
-    changed) is drift, unless the harness recorded that it rewrote the history there.
+    changed) is drift, unless the harness recorded that it rewrote the history there. An answer of nothing but its end of turn, before
+    which the template puts a blank, lost nothing that was sampled and is counted as `empty_answers`.
 
     Source: cases C1, C2; formats.md 0.7.
     """
@@ -26,12 +27,13 @@ def prefix_extension(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequ
     reasons: dict[str, int] = {}
     for row in subject.built.rows:
         reasons[row.open_reason] = reasons.get(row.open_reason, 0) + 1
-    drifted = [row for row in subject.built.rows if row.open_reason in _DRIFT and not _said(subject, row)]
+    moved = [row for row in subject.built.rows if row.open_reason in _DRIFT and not _said(subject, row)]
+    drifted = [row for row in moved if not _empty_answer(subject, row)]
     return [
         found(
             "prefix_extension", [_fault(subject, row) for row in drifted], why="a prompt does not go on from the sampled tokens",
-            remedy="append the sampled ids to the next prompt, and never render again what was sampled",
-            measured={"rows": len(subject.built.rows), "opened_by": reasons}, kind="template_drift",
+            remedy="append the sampled ids to the next prompt, and never render again what was sampled", kind="template_drift",
+            measured={"rows": len(subject.built.rows), "opened_by": reasons, "empty_answers": len(moved) - len(drifted)},
         )
     ]  # fmt: skip
 
@@ -41,6 +43,14 @@ def _said(subject: RolloutSubject, row: Row) -> bool:
     head = next(call for call in subject.calls if call.call_id == row.call_ids[0])
     index = head.answered.index if head.answered is not None else -1
     return any(body.before_call is None or body.before_call == index for _, body in subject.rewrites)
+
+
+def _empty_answer(subject: RolloutSubject, row: Row) -> bool:
+    """Whether the sample in which the prompt diverges is an end of turn alone, and the prompt has it one token later."""
+    left, at = subject.built.rows[row.left_row or 0], row.diverges_at or 0
+    if at >= len(left.ids_T) or at + 1 >= len(row.ids_T) or left.step_T[at] < 0:
+        return False
+    return int((left.step_T == left.step_T[at]).sum()) == 1 and int(row.ids_T[at + 1]) == int(left.ids_T[at])
 
 
 def _fault(subject: RolloutSubject, row: Row) -> Fault:

@@ -1,6 +1,7 @@
 """A conversation only grows; where part of it is gone, the record says why and the segments are linked. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -46,8 +47,9 @@ def segment_graph_complete(subject: RolloutSubject, policy: Mapping[str, Any]) -
 
 def _cut(subject: RolloutSubject) -> Iterator[Fault]:
     before: dict[str, list[tuple[SeenCall, Messages]]] = {}
+    grew = _grew(subject)
     for call in subject.calls:
-        if call.sent is None or call.sent.role == "summary":
+        if call.sent is None or call.sent.role == "summary" or call.sent.participant in grew:
             continue
         now = _messages(subject, call)
         mine = before.setdefault(call.sent.participant, [])
@@ -58,6 +60,14 @@ def _cut(subject: RolloutSubject) -> Iterator[Fault]:
             seen = {"call": call.sent.index, "first_divergent_message": at, "messages": len(now), "messages_before": len(held)}
             yield Fault(seen, (other.sent_id, call.sent_id))
         mine.append((call, now))
+
+
+def _grew(subject: RolloutSubject) -> set[str]:
+    """Participants all of whose samples are in one row: then each prompt holds the tokens of the one before, and so its messages."""
+    rows = Counter(row.participant for row in subject.built.rows)
+    held = Counter(row.participant for row in subject.built.rows for _ in row.call_ids)
+    asked = Counter(call.sent.participant for call in subject.calls if call.sent is not None)
+    return {name for name, count in asked.items() if rows[name] == 1 and held[name] == count}
 
 
 def _explained(subject: RolloutSubject, call: SeenCall) -> bool:
