@@ -10,7 +10,7 @@ from audit.results import CheckResult
 from audit.rollout_checks import RolloutCheck, rollout_checks
 from audit.rollout_reading import read_subjects
 from audit.rollout_subject import RolloutSubject
-from audit.run import check_ids, explains, run_checks
+from audit.run import check_ids, explains, ids_of, run_checks
 from audit.severity import Policy
 from ledger.canonical import digest
 from ledger.decoders import Decoder
@@ -67,13 +67,14 @@ def checks_named(names: Sequence[str], policy: Policy) -> tuple[Bound[RolloutChe
     Raises:
         SettingsError: no check answers for a name.
     """
-    bound = [rollout_checks.bind(name) for name in rollout_checks.names()]
-    known = [item for item in bound if set(check_ids(item)) <= policy.severity.keys()]
+    answered = {name: ids_of(rollout_checks[name]) for name in rollout_checks.names()}
+    known = {name: ids for name, ids in answered.items() if set(ids) <= policy.severity.keys()}
     for name in names:
-        if not any(name == item.ref.name or name in check_ids(item) for item in known):
-            allowed = sorted(check_id for item in known for check_id in check_ids(item))
+        if name not in known and not any(name in ids for ids in known.values()):
+            allowed = sorted(check_id for ids in known.values() for check_id in ids)
             raise SettingsError(f"no rollout check {name!r} in policy {policy.name!r}; there are {', '.join(allowed)}")
-    return tuple(item for item in known if not names or item.ref.name in names or set(names) & set(check_ids(item)))
+    wanted = [name for name, ids in known.items() if not names or name in names or set(names) & set(ids)]
+    return tuple(rollout_checks.bind(name) for name in wanted)
 
 
 def audited(
@@ -177,11 +178,8 @@ def _counted(
             tally.shown[name].append(subject.rollout_id)
         if result.status == "error" and len(tally.broken) < 100:
             tally.broken.append((subject.rollout_id, result))
-    looked = [
-        subject.rollout_id,
-        *(event.event_id for event in (*subject.own, *subject.heard)),
-        *(one.started_id for one in subject.siblings),
-    ]
+    events = [event.event_id for event in (*subject.own, *subject.heard)]
+    looked = [subject.rollout_id, *events, *(one.started_id for one in subject.siblings)]
     tally.seen.update(digest(looked).encode())
     found = findings_of(subject, results, checks, policy)
     tally.findings += found

@@ -166,7 +166,7 @@ def _index(call: SeenCall) -> int:
 
 
 def _reader(view: AttributionView, own: Mapping[str, Sequence[Evidence]]) -> Callable[[str], bytes]:
-    """Reads blobs: those of tool calls and of answers together when the first is asked for; requests, which are long, a few MiB at a time."""
+    """Reads blobs: those of tool calls and of answers together when the first is asked for, requests, which are long, some at a time."""
     held: dict[str, bytes] = {}
     asked: dict[str, bytes] = {}
     beside: dict[str, list[str]] = {}

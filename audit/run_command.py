@@ -42,7 +42,7 @@ def run(
 
     severity = load_policy(policy, kind="rollout")
     checks = checks_named(check or (), severity)
-    audits: list[tuple[str, "RolloutAudit"]] = []
+    audits: list[tuple[str, RolloutAudit]] = []
     with open_asked(ctx) as ledger:
         fresh(ledger)
         for run_id in _run_ids(ledger, subject):
@@ -113,7 +113,7 @@ def _print(audits: "Sequence[tuple[str, RolloutAudit]]") -> None:
 
 def _lines(findings: "Sequence[Finding]") -> list[str]:
     """Findings of one check, fault and root together: how many, the first of them, and its first rollouts."""
-    together: "dict[tuple[str, str | None, str | None], list[Finding]]" = defaultdict(list)
+    together: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
     for found in findings:
         together[(found.check, found.fault, None if found.root is None else found.root.check)].append(found)
     lines = []

@@ -50,7 +50,7 @@ def args_roundtrip(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequen
 
 def _spelled(subject: RolloutSubject, call: SeenCall | None) -> list[dict[str, Any]]:
     text = None if call is None else sampled_text(subject, call)
-    return [] if text is None or "<" not in text and "{" not in text else [arguments for _, arguments in calls_in(text)]
+    return [] if text is None or ("<" not in text and "{" not in text) else [arguments for _, arguments in calls_in(text)]
 
 
 def _difference(parsed: Any, sampled: str, spelled: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from audit.rollout_checks._calls import temperature, with_tokens
 from audit.rollout_checks._faults import Fault, found, skipped
 
 _ID = "identical_completions_in_group"
+_SEEDS = 4
 
 
 @answers(_ID)
@@ -29,15 +30,13 @@ def identical_completions_in_group(subject: RolloutSubject, policy: Mapping[str,
     mine = tuple(answered.sampled_ids.commitment for _, answered, _ in calls if answered.sampled_ids is not None)
     same = [one for one in subject.siblings if one.sampled == mine]
     likely = total + math.log(len(subject.siblings)) >= math.log(float(policy["coincidence_chance"]))
-    seen = {
-        "siblings_alike": [one.rollout_id for one in same],
-        "logprob": total,
-        "seeds": [a.sampling.get("seed") for _, a, _ in calls][:4],
-    }
+    seeds = [answered.sampling.get("seed") for _, answered, _ in calls][:_SEEDS]
     ids = (*(call.answered_id for call, _, _ in calls), *(one.started_id for one in same))
+    fault = Fault({"siblings_alike": [one.rollout_id for one in same], "logprob": total, "seeds": seeds}, ids)
     return [
         found(
-            _ID, [] if likely or not same else [Fault(seen, ids)], why="two rollouts of a group are one sample", kind="seed_shared",
-            remedy="derive the seed of each call from group, slot and call", measured={"siblings": len(subject.siblings), "alike": len(same)},
+            _ID, [] if likely or not same else [fault], why="two rollouts of a group are one sample", kind="seed_shared",
+            remedy="derive the seed of each call from group, slot and call",
+            measured={"siblings": len(subject.siblings), "alike": len(same), "logprob": total},
         )
     ]  # fmt: skip

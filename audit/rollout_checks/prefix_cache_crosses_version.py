@@ -13,7 +13,8 @@ def prefix_cache_crosses_version(subject: RolloutSubject, policy: Mapping[str, A
     """Whether no call with cached tokens has a cache salt of another version, and none without a salt found what another version sampled.
 
     A rollout shows the latter where its weights changed on the way: what it had sampled so far was in the cache of the old ones alone, so
-    a call of the new ones that finds more than the first prompt there took it over. A salt that names a version of the policy must name this one.
+    a call of the new ones that finds more than the first prompt there took it over. A salt that names a version of the policy must name
+    this one.
 
     Source: case E3.
     """

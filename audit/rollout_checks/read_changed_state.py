@@ -21,9 +21,9 @@ def read_changed_state(subject: RolloutSubject, policy: Mapping[str, Any]) -> Se
     reads = []
     for event_id, body in subject.tools:
         name = subject.text(body.name)
-        if body.executed_by == "world" and body.arguments_parsed is not None and body.error_class != "unknown_tool":
-            if is_read(offered.get(name, {"function": {"name": name}})):
-                reads.append((event_id, name, body))
+        reached = body.executed_by == "world" and body.arguments_parsed is not None and body.error_class != "unknown_tool"
+        if reached and is_read(offered.get(name, {"function": {"name": name}})):
+            reads.append((event_id, name, body))
     changing = [item for item in reads if item[2].state_before != item[2].state_after]
     if not reads:
         return skipped("read_changed_state", "no reading tool was called")

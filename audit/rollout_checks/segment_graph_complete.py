@@ -17,7 +17,7 @@ _LINKED = (*_CUT, "template", "retokenise", "parser", "history_rewritten")
 
 @answers("segment_graph_complete", explains=("prefix_extension",))
 def segment_graph_complete(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether each request holds the messages of an earlier one of its conversation, and each row that lacks tokens is linked to another.
+    """Whether each request holds the messages and the answer of an earlier one of its conversation, and each row that lacks tokens is linked to another.
 
     Messages may be gone where the harness recorded a rewriting before that call, or a summary was asked for since; thinking may be gone
     from earlier answers. Another first user message is another conversation.
@@ -54,7 +54,7 @@ def _cut(subject: RolloutSubject) -> Iterator[Fault]:
         now = _messages(subject, call)
         mine = before.setdefault(call.sent.participant, [])
         same = [(other, held) for other, held in mine if _opening(held) == _opening(now)]
-        if same and not any(_holds(now, held) for _, held in reversed(same)) and not _explained(subject, call):
+        if same and not any(_goes_on(now, held, other) for other, held in reversed(same)) and not _explained(subject, call):
             other, held = same[-1]
             at = next((n for n, (old, new) in enumerate(zip(held, now, strict=False)) if not _alike(old, new)), min(len(held), len(now)))
             seen = {"call": call.sent.index, "first_divergent_message": at, "messages": len(now), "messages_before": len(held)}
@@ -86,10 +86,12 @@ def _opening(messages: Messages) -> Any:
     return next((item.get("content") for item in messages if item.get("role") == "user"), None)
 
 
-def _holds(now: Messages, before: Messages) -> bool:
-    if len(now) >= len(before) and now[: len(before)] == before:
-        return True
-    return len(now) >= len(before) and all(_alike(old, new) for old, new in zip(before, now, strict=False))
+def _goes_on(now: Messages, before: Messages, call: SeenCall) -> bool:
+    """Whether a request has the messages of an earlier one, and behind them, if anything, an answer where that one was answered."""
+    if len(now) < len(before) or not (now[: len(before)] == before or all(map(_alike, before, now))):
+        return False
+    answered = call.answered is not None and call.answered.status == "completed"
+    return len(now) == len(before) or not answered or now[len(before)].get("role") == "assistant"
 
 
 def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Each tool call finds the state that the one before it left, from the first state to the last. Pure."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from audit.rollout_checks import CheckResult, RolloutSubject, answers
@@ -27,7 +28,7 @@ def state_chain(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequence[
         return skipped("state_chain", "fewer than two states of the rollout are recorded")
     faults = [
         Fault({"at": f"{kind} {index}", "left": left[4][:12], "found": before[:12]}, (left[0], event_id))
-        for left, (event_id, kind, index, before, _) in zip(places, places[1:], strict=False)
+        for left, (event_id, kind, index, before, _) in pairwise(places)
         if left[4] != before
     ]
     return [
