@@ -17,7 +17,8 @@ _LINKED = (*_CUT, "template", "retokenise", "parser", "history_rewritten")
 
 @answers("segment_graph_complete", explains=("prefix_extension",))
 def segment_graph_complete(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Whether each request holds the messages and the answer of an earlier one of its conversation, and each row that lacks tokens is linked to another.
+    """Whether each request holds the messages and the answer of an earlier one of its conversation, and each row that lacks tokens is
+    linked to the row that it left.
 
     Messages may be gone where the harness recorded a rewriting before that call, or a summary was asked for since; thinking may be gone
     from earlier answers. Another first user message is another conversation.
