@@ -5,14 +5,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import orjson
+
 from ledger.attribution_view import Evidence
 from ledger.bundle import Bundle
 from ledger.canonical import parse
+from ledger.decoders import Decoder
 from ledger.errors import CanonicalError
 from ledger.events import (
     BlobRef,
     EventBody,
     GroupDispatched,
+    HarnessRegistered,
     HistoryRewritten,
     ModelCallDispatched,
     ModelCalled,
@@ -55,6 +59,35 @@ class SeenCall:
         return tuple(name for name in (self.sent_id, self.answered_id) if name is not None)
 
 
+@dataclass(frozen=True)
+class Sibling:
+    """Another rollout of the same group.
+
+    Attributes:
+        started_id: event of its start.
+        ended, superseded: whether it ended, and whether that end is not counted.
+        origin: parent rollout and fork step; a pair of None where it began at the task's initial state.
+        state, state_id: digest of its state at step 0 and the event that says so; None where that was not recorded.
+        sampled: commitment to the sampled ids of each call in order of dispatch; None where a call has none.
+    """
+
+    rollout_id: str
+    slot: int
+    attempt: int
+    started_id: str
+    ended: bool = False
+    superseded: bool = False
+    origin: tuple[str | None, int | None] = (None, None)
+    state: str | None = None
+    state_id: str | None = None
+    sampled: tuple[str, ...] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it may speak for its slot."""
+        return self.ended and not self.superseded
+
+
 @dataclass(frozen=True, eq=False)
 class RolloutSubject:
     """One rollout with everything that was said about it, without positions and without labels of planted faults.
@@ -69,6 +102,10 @@ class RolloutSubject:
         built: its training rows.
         others: ids of other attempts at its slot, by attempt number.
         bytes_of: reads a blob; raises a BlobError where it cannot be read.
+        heard: verdicts, rewards and reviews together, oldest first.
+        siblings: the other rollouts of its group, by slot and attempt.
+        harness: with which its task was sealed; None where it was not registered here.
+        decode: text of token ids of a model version; None where no tokenizer is at hand.
     """
 
     rollout_id: str
@@ -82,6 +119,10 @@ class RolloutSubject:
     built: BuiltRows
     others: tuple[str, ...]
     bytes_of: Callable[[str], bytes] = field(repr=False)
+    heard: tuple[Evidence, ...] = ()
+    siblings: tuple[Sibling, ...] = ()
+    harness: HarnessRegistered | None = None
+    decode: Decoder | None = field(default=None, repr=False)
 
     @property
     def subject(self) -> str:
@@ -155,14 +196,30 @@ class RolloutSubject:
 
     def request(self, call: SeenCall) -> Mapping[str, Any]:
         """The request of a call as it was sent; empty where it is no JSON object."""
-        found = None if call.sent is None else self.json(call.sent.request)
-        return found if isinstance(found, Mapping) else {}
+        return {} if call.sent is None else self._object(call.sent.request)
 
     def answer(self, call: SeenCall) -> Mapping[str, Any]:
         """The response of a call as it came; empty where there is none or it is no JSON object."""
-        found = None if call.answered is None or call.answered.response is None else self.json(call.answered.response)
-        return found if isinstance(found, Mapping) else {}
+        return {} if call.answered is None or call.answered.response is None else self._object(call.answered.response)
+
+    # Several checks read the same answers, and parsing them is what costs.
+    @cached_property
+    def _objects(self) -> dict[str, Mapping[str, Any]]:
+        return {}
+
+    def _object(self, ref: BlobRef) -> Mapping[str, Any]:
+        if ref.blob_id not in self._objects:
+            found = _loaded(self.bytes_of(ref.blob_id))
+            self._objects[ref.blob_id] = found if isinstance(found, Mapping) else {}
+        return self._objects[ref.blob_id]
 
 
 def _bodies(events: tuple[Evidence, ...], kind: type[Body]) -> tuple[tuple[str, Body], ...]:
     return tuple((event.event_id, body) for event in events if isinstance(body := event.body, kind))
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None

@@ -63,13 +63,24 @@ def run_checks(checks: Sequence[Bound[Any]], subject: Any, thresholds: Mapping[s
 
 def check_ids(bound: Bound[Any]) -> tuple[str, ...]:
     """The ids that a check answers for."""
-    ids: tuple[str, ...] = _function(bound).check_ids
+    return ids_of(_function(bound))
+
+
+def ids_of(check: Any) -> tuple[str, ...]:
+    """The ids that a function answers for that is not bound yet."""
+    ids: tuple[str, ...] = check.check_ids
     return ids
 
 
 def needs(bound: Bound[Any]) -> tuple[str, ...]:
     """The ids that must have passed before a check means anything."""
     ids: tuple[str, ...] = getattr(_function(bound), "needs", ())
+    return ids
+
+
+def explains(bound: Bound[Any]) -> tuple[str, ...]:
+    """The ids of checks whose failure on the same subject is a consequence of this one's."""
+    ids: tuple[str, ...] = getattr(_function(bound), "explains", ())
     return ids
 
 

@@ -21,11 +21,13 @@ FAULTS: Mapping[str, Boundary] = MappingProxyType({
     "harness_crashed": "harness", "call_dropped_by_parser": "harness", "arguments_changed": "harness", "history_cut": "harness",
     "template_drift": "harness", "length_stop_as_failure": "harness", "hidden_retry": "harness", "late_attempt": "harness",
     "acted_after_finish": "harness", "capture_gap": "harness", "tokens_changed": "harness", "engine_failed": "harness",
-    "no_model_call": "harness", "time_misreported": "harness", "credentials_missing": "harness",
+    "no_model_call": "harness", "time_misreported": "harness", "credentials_missing": "harness", "seed_shared": "harness",
+    "ids_not_unique": "harness",
     # What judges.
     "verifier_crashed": "verifier", "verifier_timeout": "verifier", "verdict_missing": "verifier", "false_accept": "verifier",
     "false_reject": "verifier", "verifier_nondeterministic": "verifier", "judge_unstable": "verifier",
     "reward_without_verdict": "verifier", "reward_out_of_range": "verifier", "reward_before_verification": "verifier",
+    "verdict_incomplete": "verifier",
     # The policy, by its own doing.
     "wrong_end_state": "task", "side_effect": "task", "unfinished": "task", "limit_reached": "task", "no_action": "task",
     "reward_hacking": "task",
@@ -34,6 +36,7 @@ FAULTS: Mapping[str, Boundary] = MappingProxyType({
     "reward_coerced": "training", "logprobs_filled": "training", "inverted_mask": "training", "slice_double_counted": "training",
     "wrong_population": "training", "wrong_denominator": "training", "token_trained_twice": "training", "wrong_advantage": "training",
     "wrong_weight": "training", "dispatched_not_consumed": "training", "length_biased": "training", "harness_differs": "training",
+    "logprobs_mismatched": "training", "version_unstated": "training",
 })  # fmt: skip
 """Kind of fault to the boundary at which it happens."""
 

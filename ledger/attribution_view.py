@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from ledger import blobs
 from ledger.arrays import Bigints
@@ -45,7 +46,7 @@ class Evidence:
     occurred_at: datetime
     body_bytes: bytes
 
-    @property
+    @cached_property
     def body(self) -> EventBody:
         """The body as its class of this release."""
         return decode(self.kind, self.schema_version, self.body_bytes)

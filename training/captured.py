@@ -96,7 +96,7 @@ def captured_calls(events: Sequence[Told], tokens: Tokens) -> Captured:
             left_out[f"left_out:{why}"] += 1
             continue
         intent = asked.get(called.call_id)
-        differs = _processing(called.sampling, called.logprobs_mode or "no logprobs")
+        differs = processing(called.sampling, called.logprobs_mode or "no logprobs")
         calls.append(_sampled(
             called, tokens.calls[event_id], members.get(called.participant), retry_of=None if intent is None else intent.retry_of,
             rewritten=rewritten.get(called.call_id), processed=bool(differs),
@@ -132,8 +132,8 @@ def _sampled(
     )  # fmt: skip
 
 
-def _processing(sampling: Mapping[str, object], mode: str) -> list[str]:
-    """How sampling differed from the plain distribution, each with the mode of the log-probabilities."""
+def processing(sampling: Mapping[str, object], mode: str) -> list[str]:
+    """How sampling differed from the plain distribution, each with the mode of the log-probabilities; empty where it did not."""
     differs = [f"{name} {value}" for name, value in sampling.items() if name in _PLAIN and value is not None and value not in _PLAIN[name]]
     differs += [name.removesuffix("_count") for name in _MASKS if sampling.get(name)]
     differs += ["guided"] if sampling.get("guided") else []
