@@ -2,9 +2,14 @@
 
 import typer
 
+from audit.update_command import update
+
 audit = typer.Typer(no_args_is_help=True, help="Whose fault a failure was, and what can be believed.")
 
 
 @audit.callback()
 def _audit() -> None:
     """Whose fault a failure was, and what can be believed."""
+
+
+audit.command("update")(update)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from audit.update_subject import Declared
+from audit.update_subject import Declared, DeclaredTerm
 from ledger.errors import MethodError
 from ledger.events import BatchAssembled
 from ledger.methods import Bound
 from training.advantages import Advantage, advantages
-from training.optimise.recipe import BoundTerm, bound_term, supervised_term
-from training.train_config import ReinforceStage, SupervisedStage, TrainTable
+from training.train_config import MethodUse, ReinforceStage, SupervisedStage, TrainTable
+from training.weightings import weightings
 
 
 def declared(table: TrainTable | str | None, stage: str | None, told: Sequence[BatchAssembled]) -> Declared:
@@ -31,18 +31,25 @@ def declared(table: TrainTable | str | None, stage: str | None, told: Sequence[B
         advantage, terms = _methods(found)
     except MethodError as error:
         return Declared(found, tolerance_nats=table.engine.probe_tolerance_nats, unreadable=f"a method cannot be bound: {error}")
-    own = {"advantages": [] if advantage is None else [advantage.ref.method_id], "weightings": [one.weighting.ref.method_id for one in terms]}
+    own = {
+        "advantages": [] if advantage is None else [advantage.ref.method_id],
+        "weightings": [one.weighting.ref.method_id for one in terms],
+    }
     changed = tuple(family for family, names in own.items() if names and family in ids and list(ids[family]) != names)
     return Declared(found, advantage, terms, changed, table.engine.probe_tolerance_nats)
 
 
-def _methods(stage: object) -> tuple[Bound[Advantage] | None, tuple[BoundTerm, ...]]:
+def _methods(stage: object) -> tuple[Bound[Advantage] | None, tuple[DeclaredTerm, ...]]:
     if isinstance(stage, ReinforceStage):
         return (
             advantages.bind(stage.advantage.name, **stage.advantage.params),
-            tuple(bound_term(term.objective, term.weighting, term.coefficient) for term in stage.terms),
+            tuple(_term(term.weighting, term.coefficient) for term in stage.terms),
         )
-    return None, ((supervised_term(stage),) if isinstance(stage, SupervisedStage) else ())
+    return None, ((_term(stage.weighting),) if isinstance(stage, SupervisedStage) else ())
+
+
+def _term(use: MethodUse, coefficient: float = 1.0) -> DeclaredTerm:
+    return DeclaredTerm(weightings.bind(use.name, **use.params), coefficient)
 
 
 def _by_id(ids: Sequence[str]) -> Bound[Advantage] | None:

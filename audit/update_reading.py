@@ -1,6 +1,6 @@
 """Updates read as subjects of audits: nothing is taken from the trainer that the ledger says by itself. Reads the database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -225,7 +225,9 @@ def _slots(run: _Run, update: UpdateApplied, told: Sequence[BatchAssembled]) -> 
     }
     policies = {group.policy for _, group in run.dispatched if not mine.isdisjoint(filter(None, filled.get(group.group_id, ())))}
     chosen = [item for item in run.dispatched if item[1].group_id in filled and item[1].policy in policies]
-    return tuple(Slots(event_id, group, filled[group.group_id]) for event_id, group in sorted(chosen, key=lambda item: _first(run, item[1])))
+    return tuple(
+        Slots(event_id, group, filled[group.group_id]) for event_id, group in sorted(chosen, key=lambda item: _first(run, item[1]))
+    )
 
 
 def _first(run: _Run, group: GroupDispatched) -> int:

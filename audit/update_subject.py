@@ -9,10 +9,10 @@ from ledger.events.training import TrainingRow
 from ledger.methods import Bound
 from ledger.outcome import FAULTS, LIMITS
 from training.advantages import Advantage
-from training.optimise.recipe import BoundTerm
 from training.rows import Row
 from training.train_config import ReinforceStage, Stage
 from training.view import Floats, RolloutView
+from training.weightings import Weighting
 
 NO_EVIDENCE = (*FAULTS, "unknown", "running")
 """Outcomes that say nothing about the policy."""
@@ -94,6 +94,14 @@ class TrainedRow:
 
 
 @dataclass(frozen=True, eq=False)
+class DeclaredTerm:
+    """A term of the loss as far as audits recompute it: its weighting and its factor."""
+
+    weighting: Bound[Weighting]
+    coefficient: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
 class Declared:
     """What the run declares for the update's stage; everything is None or empty where it declares nothing.
 
@@ -108,7 +116,7 @@ class Declared:
 
     stage: Stage | None = None
     advantage: Bound[Advantage] | None = None
-    terms: tuple[BoundTerm, ...] = ()
+    terms: tuple[DeclaredTerm, ...] = ()
     changed: tuple[str, ...] = ()
     tolerance_nats: float | None = None
     unreadable: str = ""
@@ -225,7 +233,7 @@ class UpdateSubject:
         return known.is_evidence and not (stage is not None and stage.truncated == "exclude" and known.ended_by in LIMITS)
 
     def own_reward(self, rollout_id: str) -> tuple[str, RewardDerived] | None:
-        """Event id and body of the reward that is a rollout's own: the one that its row names if it is, else the newest of the batch's rule."""
+        """Event id and body of a rollout's own reward: the one that its row names if it is, else the newest of the batch's rule."""
         _, row = self.row_of.get(rollout_id, ("", None))
         named = None if row is None or row.reward_id is None else self.rewards.get(row.reward_id)
         if named is not None and named[1].rollout_id == rollout_id:

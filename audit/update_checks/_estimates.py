@@ -35,7 +35,7 @@ class Voter:
 
 
 def truth(subject: UpdateSubject) -> list[Voter]:
-    """The rollouts of the batch as the ledger lets them vote: with their own rewards, in their own groups, those that are evidence alone."""
+    """The rollouts of the batch as the ledger lets them vote: by their own rewards and groups, and those that are evidence alone."""
     view = subject.view
     forks = {} if view is None else dict(zip(view.rollout_id_R, zip(view.fork_R, view.participant_R, strict=True), strict=True))
     found = []
@@ -52,9 +52,7 @@ def truth(subject: UpdateSubject) -> list[Voter]:
 
 def recorded(subject: UpdateSubject) -> dict[str, float]:
     """Rollout id to the advantage that it was trained with, as the batch tells it."""
-    return {
-        rollout_id: row.advantage for rollout_id, (_, row) in subject.row_of.items() if row.trains and row.advantage is not None
-    }
+    return {rollout_id: row.advantage for rollout_id, (_, row) in subject.row_of.items() if row.trains and row.advantage is not None}
 
 
 def without_estimate(subject: UpdateSubject) -> str:

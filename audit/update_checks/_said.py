@@ -21,7 +21,9 @@ def said(
 ) -> list[CheckResult]:  # fmt: skip
     """One pass, or one failure with its kind of fault and the first events that show it."""
     ids = list(dict.fromkeys(name for name in events if name is not None))
-    return [judged(check_id, faults, why=why, remedy=remedy, measured=measured, evidence_event_ids=ids[:MOST], fault=fault if faults else None)]
+    return [
+        judged(check_id, faults, why=why, remedy=remedy, measured=measured, evidence_event_ids=ids[:MOST], fault=fault if faults else None)
+    ]
 
 
 def evidence(subject: UpdateSubject, rollout_ids: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from audit.update_checks._weights import declared_weights, steps_R, without_weig
 
 @answers("denominator_eq_mask_sum", explains=("weight_mode_declared",))
 def denominator_eq_mask_sum(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """The weights of each optimiser step add up to what the declared weighting gives over the final mask, and the tokens counted are its sum.
+    """Each optimiser step's weights add up to what the declared weighting gives over the final mask; the tokens counted are its sum.
 
     Source: case B13: the denominator ignores masks of truncation and of tools.
     """
@@ -37,6 +37,12 @@ def denominator_eq_mask_sum(subject: UpdateSubject, policy: Mapping[str, Any]) -
         faults.append({"tokens_in_the_loss": tokens, "mask_sum": mask, "epochs": epochs, "rollouts": list(subject.trained)})
     names = [name for fault in faults for name in fault["rollouts"]]
     return said(
-        "denominator_eq_mask_sum", faults, why="the loss is not divided by the sum of its mask", remedy="divide by the sum of the final mask",
-        fault="wrong_denominator", events=evidence(subject, names) if names else parts_of(subject), mask_sum=mask, tokens=tokens,
-    )  # fmt: skip
+        "denominator_eq_mask_sum",
+        faults,
+        why="the loss is not divided by the sum of its mask",
+        remedy="divide by the sum of the final mask",
+        fault="wrong_denominator",
+        events=evidence(subject, names) if names else parts_of(subject),
+        mask_sum=mask,
+        tokens=tokens,
+    )

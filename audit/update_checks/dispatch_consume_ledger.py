@@ -17,7 +17,10 @@ def dispatch_consume_ledger(subject: UpdateSubject, policy: Mapping[str, Any]) -
     Source: cases G1, G3 and G6.
     """
     if not subject.judged or not subject.slots:
-        return skipped("dispatch_consume_ledger", "no reward shapes this update" if not subject.judged else "no group of this round was dispatched here")
+        return skipped(
+            "dispatch_consume_ledger",
+            "no reward shapes this update" if not subject.judged else "no group of this round was dispatched here",
+        )
     mine = set(subject.row_of) | set(subject.excluded)
     faults: list[dict[str, Any]] = []
     events: list[str] = []
@@ -44,7 +47,13 @@ def dispatch_consume_ledger(subject: UpdateSubject, policy: Mapping[str, Any]) -
             faults.append({"rollout": name, "left_out_as": reason, "outcome": subject.known[name].outcome})
             events += [event_id, *subject.known[name].event_ids]
     return said(
-        "dispatch_consume_ledger", faults, why="what was dispatched is not what was consumed", remedy="checkpoint what was dispatched with what is trained",
-        fault="dispatched_not_consumed", events=[*events, *parts_of(subject)] if faults else (), expected=len(expected), groups=len(subject.slots),
+        "dispatch_consume_ledger",
+        faults,
+        why="what was dispatched is not what was consumed",
+        remedy="checkpoint what was dispatched with what is trained",
+        fault="dispatched_not_consumed",
+        events=[*events, *parts_of(subject)] if faults else (),
+        expected=len(expected),
+        groups=len(subject.slots),
         left_out=len(subject.excluded),
-    )  # fmt: skip
+    )

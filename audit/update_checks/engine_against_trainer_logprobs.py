@@ -47,11 +47,14 @@ def engine_against_trainer_logprobs(subject: UpdateSubject, policy: Mapping[str,
     if not measured["refreshes"] and gaps is None and mean_told is None and not filled:
         return skipped("engine_against_trainer_logprobs", "no probe, no counter and no column tells the trainer's log-probabilities")
     return said(
-        "engine_against_trainer_logprobs", [*filled, *faults], why="engine and trainer disagree about sampled tokens",
+        "engine_against_trainer_logprobs",
+        [*filled, *faults],
+        why="engine and trainer disagree about sampled tokens",
         remedy="reset the cache and synchronise weights before sampling; keep log-probabilities as they were captured",
-        fault="logprobs_filled" if filled else "stale_cache", events=[*events, *evidence(subject, [one["rollout"] for one in filled]), *parts_of(subject)],
+        fault="logprobs_filled" if filled else "stale_cache",
+        events=[*events, *evidence(subject, [one["rollout"] for one in filled]), *parts_of(subject)],
         **measured,
-    )  # fmt: skip
+    )
 
 
 def _filled(subject: UpdateSubject) -> list[dict[str, Any]]:

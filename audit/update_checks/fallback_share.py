@@ -20,7 +20,13 @@ def fallback_share(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequenc
     taken = Counter(path for path in told.values() if path != "native")
     share = sum(taken.values()) / len(told)
     return said(
-        "fallback_share", [{"share": share, "most": policy["fallback_most"], "paths": dict(taken)}] if share > policy["fallback_most"] else [],
-        why="many advantages took a fallback", remedy="look at what the estimator lacks", fault=None,
-        events=evidence(subject, [name for name, path in told.items() if path != "native"]), share=share, rollouts=len(told), paths=dict(taken),
-    )  # fmt: skip
+        "fallback_share",
+        [{"share": share, "most": policy["fallback_most"], "paths": dict(taken)}] if share > policy["fallback_most"] else [],
+        why="many advantages took a fallback",
+        remedy="look at what the estimator lacks",
+        fault=None,
+        events=evidence(subject, [name for name, path in told.items() if path != "native"]),
+        share=share,
+        rollouts=len(told),
+        paths=dict(taken),
+    )

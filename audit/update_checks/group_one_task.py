@@ -35,6 +35,11 @@ def group_one_task(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequenc
     if not tasks and not faults:
         return skipped("group_one_task", "the batch names no group of a rollout that is here")
     return said(
-        "group_one_task", faults, why="a group holds rollouts of more than one task", remedy="group rollouts by the group they were dispatched in",
-        fault="wrong_population", events=evidence(subject, [name for fault in faults for name in fault["rollouts"]]), groups=len(tasks),
-    )  # fmt: skip
+        "group_one_task",
+        faults,
+        why="a group holds rollouts of more than one task",
+        remedy="group rollouts by the group they were dispatched in",
+        fault="wrong_population",
+        events=evidence(subject, [name for fault in faults for name in fault["rollouts"]]),
+        groups=len(tasks),
+    )

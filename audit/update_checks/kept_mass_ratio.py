@@ -28,8 +28,14 @@ def kept_mass_ratio(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequen
     alike = float(np.mean(np.abs(ratio_N - middle) <= policy["kept_mass_spread"]))
     cut = below >= policy["kept_mass_share"] and above == 0 and alike >= policy["kept_mass_share"]
     return said(
-        "kept_mass_ratio", [{"kept_mass": middle, "log": float(np.log(middle)), "tokens_below_1": below}] if cut else [],
-        why="the engine's log-probabilities are of a distribution that the trainer does not have", fault="truncated_sampling_recorded_raw",
-        remedy="sample from the plain distribution, or reproduce the truncation in the trainer", events=evidence(subject, gaps.rollouts[:3]),
-        tokens=len(ratio_N), median=middle, below_1=below, above_1=above,
-    )  # fmt: skip
+        "kept_mass_ratio",
+        [{"kept_mass": middle, "log": float(np.log(middle)), "tokens_below_1": below}] if cut else [],
+        why="the engine's log-probabilities are of a distribution that the trainer does not have",
+        fault="truncated_sampling_recorded_raw",
+        remedy="sample from the plain distribution, or reproduce the truncation in the trainer",
+        events=evidence(subject, gaps.rollouts[:3]),
+        tokens=len(ratio_N),
+        median=middle,
+        below_1=below,
+        above_1=above,
+    )

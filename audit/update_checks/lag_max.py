@@ -12,7 +12,7 @@ from audit.update_checks._said import evidence, said, skipped
 
 @answers("lag_max", explains=("engine_against_trainer_logprobs", "mismatch_kl_step", "version_spread_in_group"))
 def lag_max(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequence[CheckResult]:
-    """Updates between the oldest version that sampled a trained token and the one that is trained, against the stage's filter or the policy.
+    """Updates from the oldest version that sampled a trained token to the trained one, against the stage's filter or the policy.
 
     A version that the trained one does not descend from is of unknown age, which is older than any.
 
@@ -30,7 +30,16 @@ def lag_max(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequence[Check
     version = dict(zip(subject.view.rollout_id_R, subject.view.model_version_R, strict=True))
     known = [lag for lag in lags.values() if np.isfinite(lag)]
     return said(
-        "lag_max", [{"rollout": name, "lag": "unknown" if np.isinf(lag) else lag, "most": most, "sampled_by": version[name]} for name, lag in old.items()],
-        why="a rollout is older than allowed", remedy="drop what is stale, or declare a filter that allows it", fault="stale_weights",
-        events=evidence(subject, old), rollouts=len(lags), largest=max(known, default=None), most=most,
-    )  # fmt: skip
+        "lag_max",
+        [
+            {"rollout": name, "lag": "unknown" if np.isinf(lag) else lag, "most": most, "sampled_by": version[name]}
+            for name, lag in old.items()
+        ],
+        why="a rollout is older than allowed",
+        remedy="drop what is stale, or declare a filter that allows it",
+        fault="stale_weights",
+        events=evidence(subject, old),
+        rollouts=len(lags),
+        largest=max(known, default=None),
+        most=most,
+    )

@@ -32,7 +32,11 @@ def length_bias(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequence[C
     biased = found.pvalue < policy["length_p"] and abs(ratio - 1) > policy["length_ratio_off"]
     names = [view.rollout_id_R[r] for r in np.flatnonzero(~trained & (length_R > 0))]
     return said(
-        "length_bias", [{"trained_over_dispatched": ratio, "p": float(found.pvalue), "dropped_mean": float(dropped.mean())}] if biased else [],
-        why="trained rollouts are not as long as dispatched ones", remedy="wait for slow rollouts, or count what is dropped by length",
-        fault="length_biased", events=evidence(subject, names), **measured,
-    )  # fmt: skip
+        "length_bias",
+        [{"trained_over_dispatched": ratio, "p": float(found.pvalue), "dropped_mean": float(dropped.mean())}] if biased else [],
+        why="trained rollouts are not as long as dispatched ones",
+        remedy="wait for slow rollouts, or count what is dropped by length",
+        fault="length_biased",
+        events=evidence(subject, names),
+        **measured,
+    )

@@ -29,15 +29,25 @@ def masked_row_votes(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
         for zero in (False, True):
             if told_by(subject, _all_voting(subject, zero=zero), policy):
                 faults = [
-                    {"rollout": name, "outcome": "left out of the loss, in the baseline all the same", "voted_with": 0.0 if zero else "its reward"}
+                    {
+                        "rollout": name,
+                        "outcome": "left out of the loss, in the baseline all the same",
+                        "voted_with": 0.0 if zero else "its reward",
+                    }
                     for name in left
                 ]
                 break
     votes = sum(row.votes for _, row in subject.batch_rows)
     return said(
-        "masked_row_votes", faults, why="a rollout that is no evidence votes in a baseline", remedy="leave it out of mean and deviation too",
-        fault="masked_row_votes", events=evidence(subject, [fault["rollout"] for fault in faults]), votes=votes, left_out=len(left),
-    )  # fmt: skip
+        "masked_row_votes",
+        faults,
+        why="a rollout that is no evidence votes in a baseline",
+        remedy="leave it out of mean and deviation too",
+        fault="masked_row_votes",
+        events=evidence(subject, [fault["rollout"] for fault in faults]),
+        votes=votes,
+        left_out=len(left),
+    )
 
 
 def _all_voting(subject: UpdateSubject, *, zero: bool) -> list[Voter]:

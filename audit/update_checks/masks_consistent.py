@@ -17,7 +17,7 @@ def masks_consistent(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
     """
     if not subject.batch_rows:
         return skipped("masks_consistent", "the batch names no rollout")
-    trains = {name for name in subject.trained}
+    trains = set(subject.trained)
     weighed = {weight.rollout_id for _, weight in subject.weights}
     told = {row.rollout_id for row in subject.rows}
     faults = [{"rollout": name, "batch": "trains", "update": "no weight"} for name in subject.trained if name not in weighed]
@@ -28,7 +28,9 @@ def masks_consistent(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
         if held is not None and held not in (0, row.told.trained):
             faults.append({"rollout": row.rollout_id, "row": str(row.told.index), "told": str(row.told.trained), "columns": str(held)})
         if row.told.trained > row.told.tokens or (row.told.trained == 0 and row.told.weight > 0):
-            faults.append({"rollout": row.rollout_id, "row": str(row.told.index), "trained": str(row.told.trained), "weight": str(row.told.weight)})
+            faults.append(
+                {"rollout": row.rollout_id, "row": str(row.told.index), "trained": str(row.told.trained), "weight": str(row.told.weight)}
+            )
     return said(
         "masks_consistent", faults, why="two masks disagree about what is in the loss", remedy="derive every mask from one",
         fault="masks_differ", events=evidence(subject, [fault["rollout"] for fault in faults]), trains=len(trains), weighed=len(weighed),

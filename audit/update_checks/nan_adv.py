@@ -32,7 +32,12 @@ def nan_adv(subject: UpdateSubject, policy: Mapping[str, Any]) -> Sequence[Check
     if any(told) and norm == 0 and loss == 0:
         faults.append({"rollout": subject.trained[0], "loss": loss, "grad_norm": norm, "advantages_not_0": sum(map(bool, told))})
     return said(
-        "nan_adv", faults, why="advantages or weights are not finite, or the step was nothing", remedy="leave unscorable rollouts out of baselines and loss",
-        fault="wrong_advantage", events=evidence(subject, [fault["rollout"] for fault in faults]) if faults else parts_of(subject),
-        rows_with_columns=len(columns), advantages=len(told),
-    )  # fmt: skip
+        "nan_adv",
+        faults,
+        why="advantages or weights are not finite, or the step was nothing",
+        remedy="leave unscorable rollouts out of baselines and loss",
+        fault="wrong_advantage",
+        events=evidence(subject, [fault["rollout"] for fault in faults]) if faults else parts_of(subject),
+        rows_with_columns=len(columns),
+        advantages=len(told),
+    )

@@ -33,7 +33,12 @@ def reward_on_masked_token(subject: UpdateSubject, policy: Mapping[str, Any]) ->
     if not subject.rows:
         return skipped("reward_on_masked_token", "the batch tells no training rows")
     return said(
-        "reward_on_masked_token", faults, why="an advantage lies on tokens that are not trained", remedy="put advantages on sampled tokens alone",
-        fault="inverted_mask", events=evidence(subject, [fault["rollout"] for fault in faults]), rows=len(subject.rows),
+        "reward_on_masked_token",
+        faults,
+        why="an advantage lies on tokens that are not trained",
+        remedy="put advantages on sampled tokens alone",
+        fault="inverted_mask",
+        events=evidence(subject, [fault["rollout"] for fault in faults]),
+        rows=len(subject.rows),
         rows_with_columns=compared,
-    )  # fmt: skip
+    )

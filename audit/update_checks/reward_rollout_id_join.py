@@ -42,12 +42,20 @@ def reward_rollout_id_join(subject: UpdateSubject, policy: Mapping[str, Any]) ->
     faults += [
         {"rollout": row.rollout_id, "batch_names": row.reward_id, "update_names": weighed[row.rollout_id]}
         for _, row in named
-        if row.trains and row.rollout_id in weighed and weighed[row.rollout_id] not in {one.reward_id for _, one in named if one.rollout_id == row.rollout_id}
+        if row.trains
+        and row.rollout_id in weighed
+        and weighed[row.rollout_id] not in {one.reward_id for _, one in named if one.rollout_id == row.rollout_id}
     ]
     if not compared and not faults:
         return skipped("reward_rollout_id_join", f"none of the {len(named)} rewards that the batch names is here")
     mine = evidence(subject, [fault["rollout"] for fault in faults])
     return said(
-        "reward_rollout_id_join", faults, why="a row has the reward of another rollout", remedy="join rewards by rollout id, never by position",
-        fault="swapped_rewards", events=[*mine[:2], *events, *mine[2:]], rewards=len(named), compared=compared,
-    )  # fmt: skip
+        "reward_rollout_id_join",
+        faults,
+        why="a row has the reward of another rollout",
+        remedy="join rewards by rollout id, never by position",
+        fault="swapped_rewards",
+        events=[*mine[:2], *events, *mine[2:]],
+        rewards=len(named),
+        compared=compared,
+    )

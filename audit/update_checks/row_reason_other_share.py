@@ -22,8 +22,13 @@ def row_reason_other_share(subject: UpdateSubject, policy: Mapping[str, Any]) ->
     other = [row for row in subject.rows if row.told.open_reason not in KNOWN]
     share = len(other) / len(subject.rows)
     return said(
-        "row_reason_other_share", [{"share": share, "most": policy["row_reason_other_most"]}] if share > policy["row_reason_other_most"] else [],
-        why="many rows have no known reason", remedy="find out why rows are cut", fault=None,
-        events=evidence(subject, [row.rollout_id for row in other]), share=share, rows=len(subject.rows),
+        "row_reason_other_share",
+        [{"share": share, "most": policy["row_reason_other_most"]}] if share > policy["row_reason_other_most"] else [],
+        why="many rows have no known reason",
+        remedy="find out why rows are cut",
+        fault=None,
+        events=evidence(subject, [row.rollout_id for row in other]),
+        share=share,
+        rows=len(subject.rows),
         reasons=dict(Counter(row.told.open_reason for row in subject.rows)),
-    )  # fmt: skip
+    )

@@ -40,11 +40,20 @@ def slice_invariance(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
             gap = float(np.max(np.abs(before - after) / np.maximum(np.abs(before), 1e-12), initial=0.0))
             worst = max(worst, gap)
             if gap > policy["slice_relative"]:
-                faults.append({"weighting": bound.ref.name, "step": int(step), "relative": gap, "needed": f"at most {policy['slice_relative']}"})
+                faults.append(
+                    {"weighting": bound.ref.name, "step": int(step), "relative": gap, "needed": f"at most {policy['slice_relative']}"}
+                )
     return said(
-        "slice_invariance", faults, why="re-cutting the same rollouts changes their weights", remedy="weigh by rollout, or do not declare it",
-        fault="wrong_weight", events=parts_of(subject), relative=worst, rows=len(view.rollout_Q), rows_when_cut=len(cut.rollout_Q),
-    )  # fmt: skip
+        "slice_invariance",
+        faults,
+        why="re-cutting the same rollouts changes their weights",
+        remedy="weigh by rollout, or do not declare it",
+        fault="wrong_weight",
+        events=parts_of(subject),
+        relative=worst,
+        rows=len(view.rollout_Q),
+        rows_when_cut=len(cut.rollout_Q),
+    )
 
 
 def resliced(view: RolloutView) -> RolloutView:
@@ -62,11 +71,16 @@ def resliced(view: RolloutView) -> RolloutView:
     taken = np.concatenate([np.zeros(0, np.int64), *(own for _, own in pieces)])
     steps = np.concatenate([np.zeros(0, np.int64), *step_T])
     return replace(
-        view, rollout_Q=np.array([r for r, _ in pieces], dtype=np.int64),
-        row_T=np.repeat(np.arange(len(pieces), dtype=np.int64), [len(own) for _, own in pieces]), step_T=steps, id_T=view.id_T[taken],
-        mask_T=view.mask_T[taken] & (steps >= 0), behaviour_logprob_T=view.behaviour_logprob_T[taken],
-        text_only_Q=np.zeros(len(pieces), dtype=np.bool_), trainer_logprob_T=np.zeros(0),
-    )  # fmt: skip
+        view,
+        rollout_Q=np.array([r for r, _ in pieces], dtype=np.int64),
+        row_T=np.repeat(np.arange(len(pieces), dtype=np.int64), [len(own) for _, own in pieces]),
+        step_T=steps,
+        id_T=view.id_T[taken],
+        mask_T=view.mask_T[taken] & (steps >= 0),
+        behaviour_logprob_T=view.behaviour_logprob_T[taken],
+        text_only_Q=np.zeros(len(pieces), dtype=np.bool_),
+        trainer_logprob_T=np.zeros(0),
+    )
 
 
 def _by_call(view: RolloutView, weight_T: Floats) -> Floats:

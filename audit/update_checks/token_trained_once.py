@@ -23,9 +23,7 @@ def token_trained_once(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seq
     if not subject.judged or not subject.rows:
         return skipped("token_trained_once", "no reward shapes this update" if not subject.judged else "the batch tells no training rows")
     count = Counter((row.rollout_id, row.told.index) for row in subject.rows)
-    faults: list[dict[str, Any]] = [
-        {"rollout": name, "row": index, "times": times} for (name, index), times in count.items() if times > 1
-    ]
+    faults: list[dict[str, Any]] = [{"rollout": name, "row": index, "times": times} for (name, index), times in count.items() if times > 1]
     names = Counter(name for name, _ in {(row.rollout_id, row.event_id) for row in subject.rows})
     twice = {fault["rollout"] for fault in faults}
     rows = Counter(row.rollout_id for _, row in subject.batch_rows if row.trains)

@@ -24,9 +24,16 @@ def train_eval_harness_equal(subject: UpdateSubject, policy: Mapping[str, Any]) 
     if not worlds:
         return skipped("train_eval_harness_equal", "the run attempted no world in training and in evaluation")
     faults = [
-        {"world": world, "train": sorted(trained[world]), "evaluation": sorted(held[world])} for world in worlds if set(trained[world]) != held[world]
+        {"world": world, "train": sorted(trained[world]), "evaluation": sorted(held[world])}
+        for world in worlds
+        if set(trained[world]) != held[world]
     ]
     return said(
-        "train_eval_harness_equal", faults, why="training and evaluation have different harnesses", remedy="evaluate with the training's harness",
-        fault="harness_differs", events=parts_of(subject), worlds=len(worlds),
-    )  # fmt: skip
+        "train_eval_harness_equal",
+        faults,
+        why="training and evaluation have different harnesses",
+        remedy="evaluate with the training's harness",
+        fault="harness_differs",
+        events=parts_of(subject),
+        worlds=len(worlds),
+    )

@@ -24,9 +24,7 @@ def weight_mode_declared(subject: UpdateSubject, policy: Mapping[str, Any]) -> S
     needed_R = np.bincount(view.rollout_T, weights=declared_weights(subject, view, step_R), minlength=view.rollouts)
     needed = {name: float(needed_R[r]) for r, name in enumerate(view.rollout_id_R)}
     told = by_rollout((weight.rollout_id, weight.weight) for _, weight in subject.weights)
-    wrong = [
-        name for name, value in told.items() if not close(value, needed.get(name, 0.0), policy["weight_relative"])
-    ]
+    wrong = [name for name, value in told.items() if not close(value, needed.get(name, 0.0), policy["weight_relative"])]
     wrong += [view.rollout_id_R[r] for r in np.flatnonzero(step_R >= 0) if view.rollout_id_R[r] not in told]
     changed = "; its source has changed since" if "weightings" in subject.declared.changed else ""
     return said(

@@ -27,6 +27,13 @@ def zero_variance_saturation(subject: UpdateSubject, policy: Mapping[str, Any]) 
     share = len(tied) / len(several)
     faults = [{"zero_std_fraction": share, "most": policy["zero_variance_most"]}] if share > policy["zero_variance_most"] else []
     return said(
-        "zero_variance_saturation", faults, why="most groups have no signal", remedy="choose tasks of middling difficulty, or more rollouts a group",
-        fault=None, events=parts_of(subject), zero_std_fraction=share, groups=len(several), all_at=sorted({values[0] for values in tied})[:8],
-    )  # fmt: skip
+        "zero_variance_saturation",
+        faults,
+        why="most groups have no signal",
+        remedy="choose tasks of middling difficulty, or more rollouts a group",
+        fault=None,
+        events=parts_of(subject),
+        zero_std_fraction=share,
+        groups=len(several),
+        all_at=sorted({values[0] for values in tied})[:8],
+    )
