@@ -9,6 +9,7 @@ import torch
 
 from audit.bundle_checks import bundle_checks
 from audit.statistics import statistics
+from audit.update_checks import update_checks
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
@@ -31,6 +32,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     verifiers,
     bundle_checks,
     world_checks,
+    update_checks,
     hooks,
     statistics,
     *(family for family, _ in PROTOCOLS),

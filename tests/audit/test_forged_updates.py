@@ -16,11 +16,12 @@ from audit.findings import Finding
 from audit.severity import load_policy
 from audit.update_audit import AuditedUpdate, audited
 from audit.update_reading import read_updates, update_ids
+from ledger.attempts import counted
 from ledger.errors import UnknownId
-from ledger.events import CheckRan, FindingRaised
+from ledger.events import CheckRan, FindingRaised, ReviewDecided, VerdictGiven
 from ledger.ledger import LedgerHandle
 from ledger.settings import Settings
-from tests.audit.forged_updates import Forge, forge, run_to_round, sliced, told
+from tests.audit.forged_updates import ROUND, Forge, forge, run_to_round, sliced, told
 from tests.conftest import Cluster
 from training.rewards import Scored
 
@@ -66,6 +67,24 @@ def test_a_real_round_passes_every_check_that_it_has_the_data_for(forged: Forge)
     by_status = {status: sorted(name for name, one in done.results.items() if one.status == status) for status in ("fail", "error", "skip")}
     assert by_status == {"fail": [], "error": [], "skip": ["train_eval_harness_equal"]} and done.findings == ()
     assert done.results["adv_recompute"].measured["rollouts"] == len(rows) and done.subject.unread == ""
+
+
+def test_what_was_said_after_the_batch_changes_nothing_of_what_it_knew(forged: Forge) -> None:
+    update_id, ledger = forged.record(*forged.right()), forged.ledger
+    rollout_id = forged.made.round.view.rollout_id_R[0]
+    verdict_id = counted(ledger, forged.training.run_id, ROUND)[0].verdict_id
+    reason = ledger.pending("the verifier was wrong")
+    ledger.append([ledger.new(ReviewDecided(
+        review_id="review-1", rollout_id=rollout_id, verdict_ids=[str(verdict_id)], reviewer_id="someone", decision="passed",
+        right_verdict_id=None, reason=reason.ref,
+    ), reason)])  # fmt: skip
+    broken = VerdictGiven(
+        verdict_id="late", rollout_id=rollout_id, verifier_id="0" * 64, verifier_kind="human", role="bundle", status="error", passed=None,
+        conditions=[], side_effect_count=0,
+    )  # fmt: skip
+    ledger.append([ledger.new(broken)])
+    done = audit(ledger, update_id)
+    assert done.findings == () and done.subject.known[rollout_id].outcome != "verifier_failed"
 
 
 def test_b12_swapped_rewards_are_the_root_of_wrong_advantages(forged: Forge) -> None:
