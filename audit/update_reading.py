@@ -35,6 +35,8 @@ from training.train_config import TrainTable
 from training.view_read import RoundRead, read_round
 
 _PAGE = 400
+_PAST = 20
+"""Earlier rounds that an alarm compares with."""
 Body = TypeVar("Body", bound=EventBody)
 
 
@@ -187,13 +189,28 @@ def _subject(run: _Run, update_id: str, applied: tuple[tuple[str, UpdateApplied]
     rows, misfit = joined_rows(assembled, read, Recorded(found, (tuple(members), tuple(named))))
     past = tuple(body for body in run.updates[: _place(run.updates, update_id)] if body.stage == first.stage)
     return UpdateSubject(
-        update_id, applied, assembled, declared(run.table, first.stage, told), known, tuple(one for one in named if one not in lines),
-        rewards_of(ledger, told, known), read.view if read is not None and judged else None, rows,
-        "; ".join(why for why in (unread, fault, misfit) if why), slots,
-        {one: [name for name in names if name != update_id] for one, names in run.consumers.items()},
-        tuple(item for item in run.project.refreshes if item[1].model_version == first.model_version_before), past,
-        tuple(share for body in past[-20:] if judged and (share := run.failed_share(body)) is not None), run.harnesses,
-    )  # fmt: skip
+        update_id,
+        applied,
+        assembled,
+        declared=declared(run.table, first.stage, told),
+        known=known,
+        missing=tuple(one for one in named if one not in lines),
+        rewards=rewards_of(ledger, told, known),
+        view=read.view if read is not None and judged else None,
+        rows=rows,
+        unread="; ".join(why for why in (unread, fault, misfit) if why),
+        slots=slots,
+        consumed={one: [name for name in run.consumers.get(one, ()) if name != update_id] for one in known},
+        refreshes=_newest([item for item in run.project.refreshes if item[1].model_version == first.model_version_before]),
+        past=past,
+        past_failed=tuple(share for body in past[-_PAST:] if judged and (share := run.failed_share(body)) is not None),
+        harnesses=run.harnesses,
+    )
+
+
+def _newest(refreshes: Sequence[tuple[str, EngineRefreshed]]) -> tuple[tuple[str, EngineRefreshed], ...]:
+    """The last one of each engine: a probe that failed before it was mended sampled nothing."""
+    return tuple({body.engine_id: (event_id, body) for event_id, body in refreshes}.values())
 
 
 def _place(updates: Sequence[UpdateApplied], update_id: str) -> int:

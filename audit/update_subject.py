@@ -143,7 +143,7 @@ class UpdateSubject:
         unread: why tokens or columns could not be read; empty where they could.
         slots: groups that were dispatched for this run since its last update of rounds.
         consumed: rollout id to the other updates of the run that it is in.
-        refreshes: what engines said when they took the version that the update starts from.
+        refreshes: what each engine last said when it took the version that the update starts from.
         past: earlier updates of the same stage, first parts, oldest first.
         past_failed: of the earlier rounds of the stage, the share of counted rollouts that something else than the policy failed.
         harnesses: split to world to the harness versions of the bundles that the run attempted.
