@@ -80,7 +80,7 @@ class Forge:
         update_id = place.update_id(self.training.run_id)
         body = UpdateApplied(
             update_id=update_id, batch_id=batch_id, run_id=self.training.run_id, step=place.round - 1, model_version_before=self.start.version,
-            model_version_after=f"{self.start.version}-next", weights=list(weights), counters=dict(counters or self.counters()),
+            model_version_after="forged-next", weights=list(weights), counters=dict(counters or self.counters()),
             stage=place.stage.name, round=place.round,
         )  # fmt: skip
         self.ledger.append([self.ledger.new(body)])

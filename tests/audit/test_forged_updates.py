@@ -148,7 +148,7 @@ def test_a_slice_in_the_batch_twice_is_the_root_of_wrong_weights(forged: Forge) 
 
 def test_b4_slices_that_vote_as_rollouts_are_the_root_of_wrong_advantages(forged: Forge) -> None:
     rows, weights = forged.right()
-    mine = next(row for row in rows if row.reward)
+    mine = next(row for row in rows if row.reward == 1.0)
     group = [row for row in rows if row.group_id == mine.group_id]
     values = [float(row.reward or 0.0) for row in group for _ in range(2 if row is mine else 1)]
     wrong = {row.rollout_id: float(row.reward or 0.0) - float(np.mean(values)) for row in group}
@@ -172,18 +172,22 @@ def test_b4_slices_that_vote_as_rollouts_are_the_root_of_wrong_advantages(forged
 
 def test_the_command_appends_findings_once_with_their_roots(forged: Forge) -> None:
     view, ledger = forged.made.round.view, forged.ledger
-    update_id = forged.record(*told(forged.again(view=replace(view, mask_T=~view.mask_T))))
+    counters = forged.counters() | {"tokens": int(np.sum(~view.mask_T))}
+    update_id = forged.record(*told(forged.again(view=replace(view, mask_T=~view.mask_T))), counters=counters)
 
     def tally(*arguments: str) -> Result:
         settings = Settings(database_url=ledger.url, project="test")
         return CliRunner().invoke(audit_group, ["update", *arguments], obj=settings)
 
+    def text(result: Result) -> str:
+        return " ".join(result.stdout.split())
+
     before = ledger.barrier()
     looked = tally(update_id, "--dry-run")
-    assert looked.exit_code == 1 and ledger.barrier() == before and "mask_eq_sampled (inverted_mask)" in looked.output
+    assert looked.exit_code == 1 and ledger.barrier() == before and "mask_eq_sampled (inverted_mask)" in text(looked)
     said = tally(update_id, "--json")
     assert said.exit_code == 1
-    shown = json.loads(said.output)
+    shown = json.loads(said.stdout)
     assert {one["check"]: one["root"] for one in shown["findings"]}["denominator_eq_mask_sum"] == "mask_eq_sampled"
     ledger.barrier()
     raised = [event.body for event in ledger.read(before, kinds=["FindingRaised"]) if isinstance(event.body, FindingRaised)]
@@ -194,5 +198,5 @@ def test_the_command_appends_findings_once_with_their_roots(forged: Forge) -> No
     assert tally(update_id).exit_code == 1 and ledger.barrier() == after
     # Supervised updates of the same run are faultless, and a name that names nothing is misuse.
     supervised = tally(forged.start.version, "--dry-run", "--all")
-    assert supervised.exit_code == 0 and "no reward shapes this update" in supervised.output
+    assert supervised.exit_code == 0 and "no reward shapes this update" in text(supervised)
     assert isinstance(tally("nothing").exception, UnknownId)
