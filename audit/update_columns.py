@@ -58,15 +58,15 @@ def joined_rows(
     assembled: Sequence[tuple[str, BatchAssembled]], read: RoundRead | None, recorded: Recorded
 ) -> tuple[tuple[TrainedRow, ...], str]:  # fmt: skip
     """Every training row of the batch with its rebuilt row and its recorded tokens, and why the columns do not fit, empty where they do."""
-    built = {} if read is None else {row.rollout_id: {} for one in read.built for row in one.rows}
+    built: dict[str, dict[int, Row]] = {}
     for one in () if read is None else read.built:
         for row in one.rows:
-            built[row.rollout_id][row.index] = row
+            built.setdefault(row.rollout_id, {})[row.index] = row
     told = [(event_id, row.rollout_id, item) for event_id, part in assembled for row in part.rows for item in row.rows]
     places, fault = _places(told, recorded)
     found = []
     for number, (event_id, rollout_id, item) in enumerate(told):
-        own: Row | None = built.get(rollout_id, {}).get(item.index)
+        own = built.get(rollout_id, {}).get(item.index)
         if places is None:
             found.append(TrainedRow(rollout_id, event_id, item, own))
             continue

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from audit.findings import Finding
     from audit.update_audit import AuditedUpdate
 
+_STATUSES = ("pass", "fail", "skip", "error")
+
 
 def update(
     ctx: typer.Context,
@@ -42,19 +44,19 @@ def update(
         for item in done:
             _print_results(item, every)
         total = Counter(result.status for item in done for result in item.results.values())
-        told = ", ".join(f"{total[name]} {name}" for name in ("pass", "fail", "skip", "error"))
+        told = ", ".join(f"{total[name]} {name}" for name in _STATUSES)
         screen.print(cell(f"{len(done)} updates: {told}; " + ("nothing appended" if dry_run else f"{new} events appended")))
     if any(item.fails for item in done):
         raise typer.Exit(1)
 
 
 def _table(done: "list[AuditedUpdate]") -> Any:
-    shown = table("update", "stage", "round", "pass", "fail", "skip", "error", title="update checks")
+    rows = []
     for item in done:
         body, count = item.subject.applied[0][1], Counter(result.status for result in item.results.values())
-        numbers = [str(count[name]) for name in ("pass", "fail", "skip", "error")]
-        shown.add_row(cell(body.update_id[:12]), cell(body.stage or ""), cell("" if body.round is None else str(body.round)), *numbers)
-    return shown
+        numbers = [count[name] for name in _STATUSES]
+        rows.append([body.update_id[:12], body.stage or "", "" if body.round is None else body.round, *numbers])
+    return table(["update", "stage", "round", *_STATUSES], rows, title="update checks")
 
 
 def _print_results(item: "AuditedUpdate", every: bool) -> None:

@@ -231,7 +231,7 @@ def _slots(run: _Run, update: UpdateApplied, told: Sequence[BatchAssembled]) -> 
         return ()
     before = [body.round for other in run.updates for _, _, body in run.project.batches.get(other.batch_id, ()) if body.round < round]
     since = max(before, default=round - 1)
-    mine = set(_named(told))
+    policies = {line.policy for line in run.project.known_lines(_named(told)).values()}
     filled = {
         group.group_id: tuple(
             next((one.rollout_id for one in run.attempts.get(group.group_id, ()) if one.slot == slot and one.counts), None)
@@ -240,7 +240,6 @@ def _slots(run: _Run, update: UpdateApplied, told: Sequence[BatchAssembled]) -> 
         for _, group in run.dispatched
         if since < group.round <= round
     }
-    policies = {group.policy for _, group in run.dispatched if not mine.isdisjoint(filter(None, filled.get(group.group_id, ())))}
     chosen = [item for item in run.dispatched if item[1].group_id in filled and item[1].policy in policies]
     return tuple(
         Slots(event_id, group, filled[group.group_id]) for event_id, group in sorted(chosen, key=lambda item: _first(run, item[1]))

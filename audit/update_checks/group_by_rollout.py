@@ -23,7 +23,9 @@ def group_by_rollout(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
         rows.setdefault(row.rollout_id, []).append(row)
     twice = {name: mine for name, mine in rows.items() if sum(row.votes for row in mine) > 1}
     unequal = {name: mine for name, mine in rows.items() if len({row.reward for row in mine}) > 1}
-    faults = [{"rollout": name, "rewards": [row.reward for row in mine]} for name, mine in {**twice, **unequal}.items()]
+    faults: list[dict[str, Any]] = [
+        {"rollout": name, "rewards": [row.reward for row in mine]} for name, mine in {**twice, **unequal}.items()
+    ]
     several = [name for name, (_, row) in subject.row_of.items() if len(row.rows) > 1]
     by_rows = [one for one in truth(subject) for _ in range(max(1, len(subject.row_of[one.rollout_id][1].rows)))]
     if not faults and several and told_by(subject, by_rows, policy):

@@ -19,7 +19,7 @@ def masked_row_votes(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
     """
     if not subject.judged:
         return skipped("masked_row_votes", "no reward shapes this update")
-    faults = [
+    faults: list[dict[str, Any]] = [
         {"rollout": row.rollout_id, "outcome": known.outcome, "ended_by": known.ended_by, "reward": row.reward}
         for _, row in subject.batch_rows
         if row.votes and (known := subject.known.get(row.rollout_id)) is not None and not subject.may_vote(row.rollout_id)
@@ -28,7 +28,7 @@ def masked_row_votes(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
     if not faults and left:
         for zero in (False, True):
             if told_by(subject, _all_voting(subject, zero=zero), policy):
-                faults = [
+                faults: list[dict[str, Any]] = [
                     {
                         "rollout": name,
                         "outcome": "left out of the loss, in the baseline all the same",
