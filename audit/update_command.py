@@ -1,6 +1,7 @@
 """The command `tally audit update`: what the trainer recorded of updates against what the ledger says by itself. Writes the ledger."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,16 +35,18 @@ def update(
     new = 0
     with open_asked(ctx) as ledger:
         for one in read_updates(ledger, update_ids(ledger, subject)):
-            done.append(audited(one, chosen))
+            found = audited(one, chosen)
             if not dry_run:
-                new += appended(ledger, done[-1:], chosen)
+                new += appended(ledger, [found], chosen)
             if as_json:
-                print_json(_json(done[-1]))
+                print_json(_json(found))
+            # A run has many updates: what is shown at the end needs none of their tokens.
+            done.append(replace(found, subject=replace(one, view=None, rows=(), known={})))
     if not as_json:
         screen.print(_table(done))
         for item in done:
             _print_results(item, every)
-        total = Counter(result.status for item in done for result in item.results.values())
+        total: Counter[str] = Counter(result.status for item in done for result in item.results.values())
         told = ", ".join(f"{total[name]} {name}" for name in _STATUSES)
         screen.print(cell(f"{len(done)} updates: {told}; " + ("nothing appended" if dry_run else f"{new} events appended")))
     if any(item.fails for item in done):
@@ -53,7 +56,8 @@ def update(
 def _table(done: "list[AuditedUpdate]") -> Any:
     rows = []
     for item in done:
-        body, count = item.subject.applied[0][1], Counter(result.status for result in item.results.values())
+        body = item.subject.applied[0][1]
+        count: Counter[str] = Counter(result.status for result in item.results.values())
         numbers = [count[name] for name in _STATUSES]
         rows.append([body.update_id[:12], body.stage or "", "" if body.round is None else body.round, *numbers])
     return table(["update", "stage", "round", *_STATUSES], rows, title="update checks")

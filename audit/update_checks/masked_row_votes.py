@@ -28,7 +28,7 @@ def masked_row_votes(subject: UpdateSubject, policy: Mapping[str, Any]) -> Seque
     if not faults and left:
         for zero in (False, True):
             if told_by(subject, _all_voting(subject, zero=zero), policy):
-                faults: list[dict[str, Any]] = [
+                faults = [
                     {
                         "rollout": name,
                         "outcome": "left out of the loss, in the baseline all the same",
