@@ -199,4 +199,6 @@ def test_the_command_appends_findings_once_with_their_roots(forged: Forge) -> No
     # Supervised updates of the same run are faultless, and a name that names nothing is misuse.
     supervised = tally(forged.start.version, "--dry-run", "--all")
     assert supervised.exit_code == 0 and "no reward shapes this update" in text(supervised)
+    lines = [json.loads(line) for line in tally(forged.training.run_id, "--dry-run", "--json").stdout.splitlines()]
+    assert [(line["stage"], line["round"], line["fails"]) for line in lines] == [("copy", 1, False), ("sft", 2, False), ("rl", 3, True)]
     assert isinstance(tally("nothing").exception, UnknownId)
