@@ -37,6 +37,7 @@ FAULTS: Mapping[str, Boundary] = MappingProxyType({
     "wrong_population": "training", "wrong_denominator": "training", "token_trained_twice": "training", "wrong_advantage": "training",
     "wrong_weight": "training", "dispatched_not_consumed": "training", "length_biased": "training", "harness_differs": "training",
     "logprobs_mismatched": "training", "version_unstated": "training",
+    "failed_attempt_trained": "training", "masks_differ": "training", "truncated_sampling_recorded_raw": "training",
 })  # fmt: skip
 """Kind of fault to the boundary at which it happens."""
 

@@ -56,7 +56,7 @@ def read_rollouts(ledger: LedgerHandle, rollout_ids: Sequence[str], *, rule: str
         UnknownId: a rollout is not there, or is named twice.
         TokenError: stored tokens are damaged or not what their events committed to.
     """
-    lines = _lines(ledger, rollout_ids)
+    lines = rollout_lines(ledger, rollout_ids)
     streams = {f"rollout-{rollout_id}": rollout_id for rollout_id in rollout_ids}
     events: dict[str, list[Recorded]] = {rollout_id: [] for rollout_id in rollout_ids}
     for event in ledger.read_streams(list(streams), kinds=KINDS):
@@ -71,7 +71,12 @@ def read_rollouts(ledger: LedgerHandle, rollout_ids: Sequence[str], *, rule: str
     return RolloutsRead(lines, events, tokens, _rewards(ledger, reward_ids), _provenance(ledger, lines))
 
 
-def _lines(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, RolloutLine]:
+def rollout_lines(ledger: LedgerHandle, rollout_ids: Sequence[str]) -> dict[str, RolloutLine]:
+    """Rollout id to its line of the read model, in the order that was asked for.
+
+    Raises:
+        UnknownId: a rollout is not there, or is named twice.
+    """
     with ledger.connection() as conn:
         found = {line.rollout_id: line for line in map(rollout_line, conn.execute(_LINES, (ledger.project, list(rollout_ids))))}
     missing = [rollout_id for rollout_id in rollout_ids if rollout_id not in found]

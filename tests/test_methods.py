@@ -11,6 +11,7 @@ from audit.bundle_checks import bundle_checks
 from audit.claim_checks import claim_checks
 from audit.scanners import scanners
 from audit.statistics import statistics
+from audit.update_checks import update_checks
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
 from ledger.methods import Family
@@ -35,6 +36,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     claim_checks,
     scanners,
     world_checks,
+    update_checks,
     hooks,
     statistics,
     *(family for family, _ in PROTOCOLS),
