@@ -1,4 +1,4 @@
-"""Outcome: what an ended rollout says, from how it ended and the verdict that counts. Pure."""
+"""Outcome: what an ended rollout says, from how it ended, the verdict that counts and whose fault an audit says it was. Pure."""
 
 from typing import Literal, get_args
 
@@ -11,13 +11,25 @@ JUDGED: tuple[Outcome, ...] = ("succeeded", "task_failed", "limit_ended")
 """Outcomes that are evidence about the policy: the denominator of a success rate."""
 FAULTS: tuple[Outcome, ...] = ("env_failed", "verifier_failed", "harness_failed", "aborted")
 """Outcomes that say nothing about the policy, because something else broke first."""
+BROKEN: tuple[Outcome, ...] = ("env_failed", "verifier_failed", "harness_failed")
+"""Outcomes that have a boundary."""
+ERRORS = ("world_error", "harness_error", "engine_error")
+"""Ends by which something else than the policy broke."""
 
 _ERRORS: dict[str, Outcome] = {
     "cancelled": "aborted", "world_error": "env_failed", "harness_error": "harness_failed", "engine_error": "aborted"
 }  # fmt: skip
+UNDECIDED = "undecided"
+"""What attribution says, as a fault without a boundary, where it cannot tell whose fault a failure was."""
+ADJUDICATED = 4
+"""Rank of a verdict that a person gave."""
+_ATTRIBUTED: dict[str | None, Outcome] = {"environment": "env_failed", "verifier": "verifier_failed", "harness": "harness_failed"}
 
 
-def outcome_of(ended_by: str | None, *, superseded: bool, verdict_status: str | None, passed: bool | None) -> Outcome:
+def outcome_of(
+    ended_by: str | None, *, superseded: bool, verdict_status: str | None, passed: bool | None, attributed: str | None = None,
+    adjudicated: bool = False,
+) -> Outcome:  # fmt: skip
     """The outcome of a rollout.
 
     Args:
@@ -25,16 +37,20 @@ def outcome_of(ended_by: str | None, *, superseded: bool, verdict_status: str | 
         superseded: another attempt took its place.
         verdict_status: status of the verdict that counts, completed or error; None when there is none.
         passed: what that verdict says; None when it says neither.
+        attributed: boundary of the newest attribution, `undecided`, or None where none blames anything but the policy.
+        adjudicated: the verdict that counts is a person's, over whom an attribution to the verifier has no say.
     """
     if ended_by is None:
         return "running"
     if superseded:
         return "aborted"
+    if attributed in _ATTRIBUTED and not (attributed == "verifier" and adjudicated):
+        return _ATTRIBUTED[attributed]
     if ended_by in _ERRORS:
         return _ERRORS[ended_by]
     if verdict_status == "error":
         return "verifier_failed"
-    if passed is None:
+    if passed is None or attributed == UNDECIDED:
         return "unknown"
     if passed:
         return "succeeded"
@@ -51,7 +67,7 @@ def verdict_rank(kind: str, role: str, verifier_kind: str, passed: bool | None) 
         passed: what it says; a review that says neither settles nothing.
     """
     if kind == "ReviewDecided":
-        return None if passed is None else 4
+        return None if passed is None else ADJUDICATED
     if role != "bundle":
         return None
-    return {"human": 4, "program": 3, "state_diff": 3, "judge": 2}[verifier_kind]
+    return {"human": ADJUDICATED, "program": 3, "state_diff": 3, "judge": 2}[verifier_kind]
