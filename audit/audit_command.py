@@ -2,7 +2,10 @@
 
 import typer
 
+from audit.attribute_command import attribute
+
 audit = typer.Typer(no_args_is_help=True, help="Whose fault a failure was, and what can be believed.")
+audit.command("attribute")(attribute)
 
 
 @audit.callback()

@@ -97,7 +97,10 @@ class Recording:
         sampled, made = 0, 0
         for index, turn in enumerate(SCRIPTS[script](self.draft) if isinstance(script, str) else script):
             self.model_call(index, messages, turn, max_tokens=max_tokens)
-            asked = [{"id": f"c{index}_{n}", "type": "function", "function": {"name": a, "arguments": b}} for n, (a, b) in enumerate(turn.tool_calls)]
+            asked = [
+                {"id": f"c{index}_{n}", "type": "function", "function": {"name": a, "arguments": b}}
+                for n, (a, b) in enumerate(turn.tool_calls)
+            ]
             messages = [*messages, {"role": "assistant", "content": turn.content or "", **({"tool_calls": asked} if asked else {})}]
             for name, arguments in turn.tool_calls:
                 sampled += 1
@@ -128,7 +131,9 @@ class Recording:
     def model_call(self, index: int, messages: Sequence[Any], turn: AssistantTurn, *, max_tokens: int, finish: str | None = None) -> None:
         """A model call with its answer."""
         call_id = f"call{index}"
-        asked = [{"id": f"c{index}_{n}", "type": "function", "function": {"name": a, "arguments": b}} for n, (a, b) in enumerate(turn.tool_calls)]
+        asked = [
+            {"id": f"c{index}_{n}", "type": "function", "function": {"name": a, "arguments": b}} for n, (a, b) in enumerate(turn.tool_calls)
+        ]
         message = {"role": "assistant", "content": turn.content, "tool_calls": asked}
         self.own.append(ModelCallDispatched(
             call_id=call_id, rollout_id=self.rollout_id, index=index, participant="p", role="agent",
@@ -169,7 +174,14 @@ class Recording:
         """The rollout as audits see it."""
         own = tuple(_evidence(body, f"rollout-{self.rollout_id}", number) for number, body in enumerate(self.own))
         group = GroupDispatched(
-            group_id="g", bundle_id=self.bundle.bundle_id, size=1, experiment_id="e", run_id="run", round=0, policy="p", rollout_kind="ordinary"
+            group_id="g",
+            bundle_id=self.bundle.bundle_id,
+            size=1,
+            experiment_id="e",
+            run_id="run",
+            round=0,
+            policy="p",
+            rollout_kind="ordinary",
         )
         sent = {b.call_id: (e.event_id, b) for e, b in zip(own, self.own, strict=True) if isinstance(b, ModelCallDispatched)}
         given = {b.call_id: (e.event_id, b) for e, b in zip(own, self.own, strict=True) if isinstance(b, ModelCalled)}
