@@ -24,15 +24,14 @@ def attribute(
     from audit.escapes import escape_shares, escapes
     from audit.evaluate_command import run_ids_of
     from audit.replaying import Replayer
-    from ledger.cli_settings import open_asked
+    from ledger.cli_settings import asked_settings, open_asked
     from ledger.queries import Filter, coverage, fresh
     from ledger.terminal import console, print_json
 
     with open_asked(ctx) as ledger:
         run_ids = run_ids_of(ledger, run)
-        with Replayer(
-            ledger, root_seeds={run_id: seed for run_id in run_ids if (seed := root_seed(ledger, run_id)) is not None}
-        ) as replayer:
+        seeds = {run_id: seed for run_id in run_ids if (seed := root_seed(ledger, run_id)) is not None}
+        with Replayer(ledger, root_seeds=seeds, settings=asked_settings(ctx)) as replayer:
             ids = [one for run_id in run_ids for one in ended_rollouts(ledger, run_id, round=round, everything=everything)]
             seen = list(attributions(ledger, ids, replayer))
         found = [attribution for _, attribution in seen]
