@@ -16,13 +16,15 @@ from ledger.errors import UnknownId
 from ledger.events import FindingRaised, RunConfigured
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
-from ledger.outcome import UNDECIDED
+from ledger.outcome import ERRORS, UNDECIDED
 from ledger.queries import fresh
 
 _PAGE = 100
 _REASON_CHARS = 500
 _ENDED = """SELECT r.rollout_id FROM rollout_view AS r JOIN group_view AS g ON g.project = r.project AND g.group_id = r.group_id
 WHERE r.project = %(project)s AND g.run_id = %(run)s AND r.ended_by IS NOT NULL AND NOT r.superseded
+  AND (r.verdict_id IS NOT NULL OR r.ended_by = ANY (%(errors)s) OR EXISTS (
+    SELECT FROM reward_view AS w WHERE w.project = r.project AND w.rollout_id = r.rollout_id AND w.value IS NOT NULL))
   AND (%(round)s::int IS NULL OR g.round = %(round)s) AND (%(all)s OR r.attributed IS NOT NULL OR r.passed IS DISTINCT FROM true)
 ORDER BY r.started_position"""
 _NEWEST = "SELECT rollout_id, finding_id FROM rollout_view WHERE project = %s AND rollout_id = ANY (%s) AND finding_id IS NOT NULL"
@@ -42,7 +44,7 @@ class Attributed:
 
 
 def ended_rollouts(ledger: LedgerHandle, run_id: str, *, round: int | None = None, everything: bool = False) -> list[str]:
-    """Ids of the counted rollouts of a run that have ended and did not pass, or were attributed before, in the order of their beginning.
+    """Ids of the counted rollouts of a run that ended, were judged or broke, and did not pass or were attributed before, oldest first.
 
     Args:
         round: of the run; None for all.
@@ -53,7 +55,9 @@ def ended_rollouts(ledger: LedgerHandle, run_id: str, *, round: int | None = Non
     root_seed(ledger, run_id)
     fresh(ledger)
     with ledger.connection() as conn:
-        rows = conn.execute(_ENDED, {"project": ledger.project, "run": run_id, "round": round, "all": everything}).fetchall()
+        rows = conn.execute(
+            _ENDED, {"project": ledger.project, "run": run_id, "round": round, "all": everything, "errors": list(ERRORS)}
+        ).fetchall()
     return [str(row[0]) for row in rows]
 
 

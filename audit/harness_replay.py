@@ -27,7 +27,7 @@ class HarnessFacts:
         table: its choices; None where they are not recorded, so that its reading of text cannot be repeated.
         limits: what it declares.
         rewrites: whether it declares that it rewrites conversations.
-        tools: OpenAI schemas of all tools of the task.
+        tools: OpenAI schemas of the tools that every turn of the task offers.
         foreign: the agent's own harness drove it, which says nothing of how it keeps a conversation.
     """
 
@@ -178,10 +178,10 @@ def _history(subject: RolloutSubject, calls: Sequence[RecordedCall], before: See
     told, now = _messages(subject, before), _messages(subject, call)
     if told is None or now is None or now[: len(told)] == told:
         return None
-    index = 0 if call.sent is None else call.sent.index
+    first, index = (-1 if one.sent is None else one.sent.index for one in (before, call))
     rewrites = [
         (event_id, body) for event_id, body in subject.rewrites
-        if body.before_call == index and body.participant in (None, _participant(call))
+        if (body.before_call is None or first < body.before_call <= index) and body.participant in (None, _participant(call))
     ]  # fmt: skip
     place, gone = _made_before(calls, subject, call), sum(message not in now for message in told)
     if not rewrites:

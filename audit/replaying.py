@@ -60,8 +60,9 @@ def replayed(
     if isinstance(offered, Broken):
         return Replays(unreplayable=f"its world has no tools: {offered.error}", unjudgeable="its world has no tools")
     calls = recorded_calls(subject, {turn: [str(tool["function"]["name"]) for tool in tools] for turn, tools in offered.items()})
-    tools = {str(tool["function"]["name"]): tool for listed in offered.values() for tool in listed}
-    read = reread(subject, calls, replace(harness, tools=tuple(tools.values())))
+    # A tool that some turn does not offer may there be plain words.
+    tools = [tool for tool in offered[0] if all(tool in listed for listed in offered.values())]
+    read = reread(subject, calls, replace(harness, tools=tools))
     found = _judged(subject.bundle, recorded_end(subject, calls), world, own, Replays(causes=read.causes))
     if world.fidelity != "exact":
         return replace(found, unreplayable=f"its world is {world.fidelity}; a replay needs one that is exact")

@@ -86,16 +86,17 @@ def followed(subject: RolloutSubject, world: World[Any], calls: Sequence[Recorde
     begun = _start(world, subject, first, seeds)
     if isinstance(begun, str):
         return begun
-    start, tracked, causes, seen = *begun, {}
-    if causes:
-        causes[0] = replace(causes[0], evidence_event_ids=(event_id,))
-        seen[-1] = causes[0].reason
+    start, tracked, causes, told = begun
+    causes = [replace(cause, evidence_event_ids=(event_id,)) for cause in causes]
+    seen = {-1: told} if causes else {}
     struck: dict[int, RecordedCall] = {}
     healthy_s: dict[int, float] = {}
     last: Observation | None = None
+    lost: int | None = None
     for number, call in enumerate(calls):
         if call.step is None:
             continue
+        lost = number
         if world.digest(tracked) != call.body.state_before:
             causes.append(
                 Cause("state_corrupted", f"the state changed between call {number} and the one before it", (call.event_id,), number)
@@ -122,14 +123,15 @@ def followed(subject: RolloutSubject, world: World[Any], calls: Sequence[Recorde
             tracked = after
         else:
             tracked, last = made[0].state, made[0].observation
-    lost = max(struck, default=-1) if causes and causes[-1].fault in ("state_corrupted", "world_crashed") else None
+    else:
+        lost = None
     return _recovered(world, Followed(start, tuple(causes), frozenset(), seen, healthy_s), calls, struck, lost)
 
 
 def _start(
     world: World[Any], subject: RolloutSubject, first: StateSnapshotted, seeds: Sequence[int]
-) -> tuple[Any, Any, list[Cause]] | str:  # fmt: skip
-    """The healthy first state, the recorded one, and what is wrong with it."""
+) -> tuple[Any, Any, list[Cause], str] | str:  # fmt: skip
+    """The healthy first state, the recorded one, what is wrong with it, and where."""
     assert subject.bundle is not None
     draft, resets = subject.bundle.draft, {}
     for seed in dict.fromkeys(seeds):
@@ -140,14 +142,15 @@ def _start(
         if len({world.digest(state) for state in made}) > 1:
             return "resets with one seed differ from each other"
         if world.digest(made[0]) == first.state:
-            return made[0], made[0], []
+            return made[0], made[0], [], ""
         resets[seed] = made[0]
     seed, start = next(iter(resets.items()))
     data = subject.bytes_of(first.snapshot.blob_id)
     restored = guarded(lambda: world.restore(Snapshot(first.state, data)))
     if isinstance(restored, Broken):
         return f"the recorded first state cannot be restored: {restored.error}"
-    found = [change.path for change in differences(world.view(start), subject.json(first.view)).changes]
+    changes = differences(world.view(start), subject.json(first.view)).changes
+    found = [change.path for change in changes]
     others = [guarded(lambda n=n: world.reset(draft, seed=seed + n)) for n in range(1, _OTHER_SEEDS + 1)]  # type: ignore[misc]
     seeded = {
         change.path
@@ -157,7 +160,7 @@ def _start(
     ignored = bool(found) and all(any(is_within(path, place) or is_within(place, path) for place in seeded) for path in found)
     fault = "seed_ignored" if ignored else "wrong_reset"
     told = f"the first state differs from the task's in {len(found)} places: {', '.join(found[:12])}"
-    return start, restored, [Cause(fault, told, (), 0)]
+    return start, restored, [Cause(fault, told, (), 0)], "\n".join(map(repr, changes))
 
 
 def _thrice(world: World[Any], state: Any, call: RecordedCall) -> list[_Answered] | Broken:

@@ -21,14 +21,12 @@ _ERRORS: dict[str, Outcome] = {
 }  # fmt: skip
 UNDECIDED = "undecided"
 """What attribution says, as a fault without a boundary, where it cannot tell whose fault a failure was."""
-ADJUDICATED = 4
-"""Rank of a verdict that a person gave."""
 _ATTRIBUTED: dict[str | None, Outcome] = {"environment": "env_failed", "verifier": "verifier_failed", "harness": "harness_failed"}
 
 
 def outcome_of(
     ended_by: str | None, *, superseded: bool, verdict_status: str | None, passed: bool | None, attributed: str | None = None,
-    adjudicated: bool = False,
+    judged_since: bool = False,
 ) -> Outcome:  # fmt: skip
     """The outcome of a rollout.
 
@@ -38,13 +36,16 @@ def outcome_of(
         verdict_status: status of the verdict that counts, completed or error; None when there is none.
         passed: what that verdict says; None when it says neither.
         attributed: boundary of the newest attribution, `undecided`, or None where none blames anything but the policy.
-        adjudicated: the verdict that counts is a person's, over whom an attribution to the verifier has no say.
+        judged_since: the verdict that counts is newer than the attribution, which then says nothing about the verifier any more, nor that
+            nobody can tell.
     """
     if ended_by is None:
         return "running"
     if superseded:
         return "aborted"
-    if attributed in _ATTRIBUTED and not (attributed == "verifier" and adjudicated):
+    if judged_since and attributed in ("verifier", UNDECIDED):
+        attributed = None
+    if attributed in _ATTRIBUTED:
         return _ATTRIBUTED[attributed]
     if ended_by in _ERRORS:
         return _ERRORS[ended_by]
@@ -67,7 +68,7 @@ def verdict_rank(kind: str, role: str, verifier_kind: str, passed: bool | None) 
         passed: what it says; a review that says neither settles nothing.
     """
     if kind == "ReviewDecided":
-        return None if passed is None else ADJUDICATED
+        return None if passed is None else 4
     if role != "bundle":
         return None
-    return {"human": ADJUDICATED, "program": 3, "state_diff": 3, "judge": 2}[verifier_kind]
+    return {"human": 4, "program": 3, "state_diff": 3, "judge": 2}[verifier_kind]

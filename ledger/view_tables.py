@@ -11,16 +11,17 @@ READ_MODEL = {"read_model": True}
 """Marks a declaration that migrations leave alone: each generation of a read model has a table of this form (ledger/projections/)."""
 
 # The same as ledger.outcome.outcome_of.
-_OUTCOME = """CASE WHEN ended_by IS NULL THEN 'running'
+_SINCE = "coalesce((verdict_ledger, verdict_position) > (finding_ledger, finding_position), false)"
+_OUTCOME = f"""CASE WHEN ended_by IS NULL THEN 'running'
   WHEN superseded THEN 'aborted'
   WHEN attributed = 'environment' THEN 'env_failed'
-  WHEN attributed = 'verifier' AND verdict_rank IS DISTINCT FROM 4 THEN 'verifier_failed'
+  WHEN attributed = 'verifier' AND NOT {_SINCE} THEN 'verifier_failed'
   WHEN attributed = 'harness' THEN 'harness_failed'
   WHEN ended_by IN ('cancelled', 'engine_error') THEN 'aborted'
   WHEN ended_by = 'world_error' THEN 'env_failed'
   WHEN ended_by = 'harness_error' THEN 'harness_failed'
   WHEN verdict_status = 'error' THEN 'verifier_failed'
-  WHEN passed IS NULL OR attributed = 'undecided' THEN 'unknown'
+  WHEN passed IS NULL OR attributed = 'undecided' AND NOT {_SINCE} THEN 'unknown'
   WHEN passed THEN 'succeeded'
   WHEN ended_by = 'finished' THEN 'task_failed'
   ELSE 'limit_ended' END"""

@@ -4,7 +4,7 @@ import math
 
 from ledger.events import FindingRaised, ModelCalled, ReviewDecided, RolloutEnded, RolloutStarted, ToolCalled, VerdictGiven
 from ledger.order import Recorded
-from ledger.outcome import ADJUDICATED, outcome_of, verdict_rank
+from ledger.outcome import outcome_of, verdict_rank
 from ledger.projections.read_model import Row, Rows, least, taken_if
 
 NAME = "rollouts"
@@ -52,9 +52,9 @@ judged AS (
   SELECT DISTINCT ON (project, rollout_id) * FROM ranked WHERE verdict_rank IS NOT NULL
   ORDER BY project, rollout_id, verdict_rank DESC, verdict_ledger DESC, verdict_position DESC),
 blamed AS (
-  SELECT DISTINCT ON (project, substr(b->>'subject', {len(_SUBJECT) + 1})) project, substr(b->>'subject', {len(_SUBJECT) + 1}) AS rollout_id,
-         b->>'finding_id' AS finding_id, ledger_id COLLATE "C" AS finding_ledger, position AS finding_position,
-         coalesce(b->>'boundary', b->>'fault') AS attributed, b->>'fault' AS attributed_fault
+  SELECT DISTINCT ON (project, substr(b->>'subject', {len(_SUBJECT) + 1})) project,
+         substr(b->>'subject', {len(_SUBJECT) + 1}) AS rollout_id, b->>'finding_id' AS finding_id, ledger_id COLLATE "C" AS finding_ledger,
+         position AS finding_position, coalesce(b->>'boundary', b->>'fault') AS attributed, b->>'fault' AS attributed_fault
   FROM e WHERE kind = 'FindingRaised' AND b->>'check' = 'attribution' AND starts_with(b->>'subject', '{_SUBJECT}')
   ORDER BY project, substr(b->>'subject', {len(_SUBJECT) + 1}), ledger_id COLLATE "C" DESC, position DESC)
 INSERT INTO {{table}} AS t (project, rollout_id, started_event, {", ".join(_START)}, ended_event, {", ".join(_END)},
@@ -102,7 +102,7 @@ def fold(rows: Rows, event: Recorded) -> None:
         _attribute(row, event, body)
     row["outcome"] = outcome_of(
         row["ended_by"], superseded=row["superseded"], verdict_status=row["verdict_status"], passed=row["passed"],
-        attributed=row["attributed"], adjudicated=row["verdict_rank"] == ADJUDICATED,
+        attributed=row["attributed"], judged_since=_judged_since(row),
     )  # fmt: skip
 
 
@@ -134,6 +134,16 @@ def _judge(row: Row, rank: int | None, event: Recorded, verdict: tuple[str, str,
     if row["verdict_rank"] is None or seen >= (row["verdict_rank"], row["verdict_ledger"], math.inf if at is None else at):
         row.update(verdict_id=verdict[0], verdict_status=verdict[1], passed=verdict[2])
         row.update(verdict_rank=rank, verdict_ledger=event.ledger_id, verdict_position=event.position)
+
+
+def _judged_since(row: Row) -> bool:
+    """Whether the verdict that counts is newer than the attribution that does; of two ledgers the younger's is."""
+    if row["verdict_ledger"] is None or row["finding_ledger"] is None:
+        return False
+    verdict, finding = (
+        (row[f"{name}_ledger"], math.inf if row[f"{name}_position"] is None else row[f"{name}_position"]) for name in ("verdict", "finding")
+    )
+    return bool(verdict > finding)
 
 
 def _attributed_to(body: FindingRaised) -> str | None:

@@ -1,5 +1,6 @@
 """Attribution: the earliest sufficient cause is blamed, what a policy recovered from is not, and what nobody knows stays unknown."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -71,8 +72,8 @@ def test_a_fault_that_the_task_declares_is_evidence_about_the_policy() -> None:
 
 
 def test_another_first_state_than_the_tasks_is_a_wrong_reset() -> None:
-    ticket = next(iter(DRAFTS[0].initial_state["tickets"]))
-    made = run({"kind": "wrong_reset", "path": f"/tickets/{ticket}/note", "value": "odd"})
+    ticket = json.loads(CALLS[MAIL][1])["ticket_id"]
+    made = run({"kind": "wrong_reset", "path": f"/tickets/{ticket}/status", "value": "closed"})
     found = made.attributed()
     assert (found.boundary, found.fault) == ("environment", "wrong_reset")
     first = next(event_id for event_id, body in made.subject().snapshots if isinstance(body, StateSnapshotted))
