@@ -5,7 +5,6 @@ result that is worse for a failure and still valid has a kind and no mask; what 
 """
 
 from dataclasses import dataclass
-from typing import cast
 
 from audit.taxonomy import FAULTS
 from ledger.outcome import JUDGED, OUTCOMES, Outcome
@@ -61,7 +60,7 @@ def read_triple(triple: FailureTriple, *, passed: bool | None) -> ReadTriple:
         return ReadTriple(plain, None, triple.failure_reason)
     name, _, fault = triple.failure_kind.partition(":")
     if name in OUTCOMES and (not fault or fault in FAULTS):
-        return ReadTriple(cast(Outcome, name), fault or None, triple.failure_reason)
+        return ReadTriple(name, fault or None, triple.failure_reason)
     if triple.failure_kind in FAULTS:
         outcome = _BY_BOUNDARY.get(FAULTS[triple.failure_kind], "task_failed" if passed is False else "unknown")
         return ReadTriple(outcome, triple.failure_kind, triple.failure_reason)

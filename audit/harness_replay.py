@@ -167,6 +167,9 @@ def _length_stop(
     if sent is not None and declared is not None and sent < declared and not facts.foreign:
         told = f"an answer was allowed {sent} tokens; the harness declares {declared:g}"
         return Cause("length_stop_as_failure", told, call.event_ids, place)
+    if sent is not None and (sampled := _sampled(call)) is not None and sampled < sent:
+        told = f"an answer was cut by length after {sampled} tokens; it was allowed {sent}"
+        return Cause("length_stop_as_failure", told, call.event_ids, place)
     if last and subject.ended[1].ended_by == "finished":
         return Cause("length_stop_as_failure", "an answer that was cut by length was taken for the last word",
                      (*call.event_ids, subject.ended[0]), place)  # fmt: skip
@@ -197,6 +200,12 @@ def _history(subject: RolloutSubject, calls: Sequence[RecordedCall], before: See
         reason = f"the conversation was shortened at {used} tokens; it is full at {full:g}"
         return Cause("history_cut", reason, (rewrites[0][0], *call.event_ids), place)
     return None
+
+
+def _sampled(call: SeenCall) -> int | None:
+    if call.answered is None:
+        return None
+    return call.answered.usage.get("completion_tokens") if call.answered.sampled_ids is None else call.answered.sampled_ids.count
 
 
 def _participant(call: SeenCall) -> str | None:

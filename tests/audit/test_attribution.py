@@ -206,6 +206,11 @@ def test_a_request_for_fewer_tokens_than_declared_is_a_length_stop_of_the_harnes
         for body in made.own
     ]
     assert made.attributed().fault == "length_stop_as_failure"
+    # An answer of 5 tokens was not cut by a limit of 16; one of 16 was.
+    assert made.attributed(facts=HarnessFacts(None, {"max_tokens": 16}, False)).fault == "length_stop_as_failure"
+    made.own[:] = [
+        body.model_copy(update={"usage": {"completion_tokens": 16}}) if isinstance(body, ModelCalled) else body for body in made.own
+    ]
     assert made.attributed(facts=HarnessFacts(None, {"max_tokens": 16}, False)).fault == "limit_reached"
 
 
