@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.attribution import Attribution, attribute
+from audit.findings import Level
 from audit.replaying import Replayer
 from audit.results import CheckResult, shown
 from audit.rollout_checks import rollout_checks
@@ -12,6 +13,7 @@ from audit.rollout_reading import read_subjects
 from audit.rollout_subject import RolloutSubject
 from audit.run import run_checks
 from audit.severity import DEFAULT, load_policy
+from audit.taxonomy import boundary_of
 from ledger.errors import UnknownId
 from ledger.events import FindingRaised, RunConfigured
 from ledger.ids import derived_id
@@ -131,11 +133,11 @@ def record(ledger: LedgerHandle, found: Sequence[Attribution], *, dry_run: bool 
 
 def _finding(ledger: LedgerHandle, one: Attribution, before: str | None, measured: Any) -> FindingRaised:
     """The event; its id covers the finding before it, so that what was said once and taken back can be said again."""
-    boundary = None if one.boundary in ("none", "unknown") else one.boundary
-    severity = "error" if boundary not in (None, "task") else "warning" if one.boundary == "unknown" else "info"
+    boundary = None if one.fault is None else boundary_of(one.fault)
+    level: Level = "error" if boundary not in (None, "task") else "warning" if one.boundary == "unknown" else "info"
     finding_id = derived_id("attribution", ledger.ledger_id, ledger.project, before, list(one.evidence_event_ids), *map(str, _key(one)))
     return FindingRaised(
-        finding_id=finding_id, check="attribution", subject=f"rollout-{one.rollout_id}", severity=severity, measured=measured,
+        finding_id=finding_id, check="attribution", subject=f"rollout-{one.rollout_id}", severity=level, measured=measured,
         evidence_event_ids=list(one.evidence_event_ids), boundary=boundary,
         fault=UNDECIDED if one.boundary == "unknown" else one.fault, reason=one.reason[:_REASON_CHARS],
     )  # fmt: skip
