@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from audit.attribution_stage import attribute_run, attributions, ended_rollouts, root_seed
+from audit.audit_command import audit
 from audit.replaying import Replayer
-from ledger import cli, queries
+from ledger import queries
 from ledger.canonical import digest
 from ledger.errors import UnknownId
 from ledger.events import FaultInjected, FindingRaised
@@ -92,14 +93,19 @@ class _Simulated:
         return getattr(self._world, name)
 
 
+def tally_audit(ledger: LedgerHandle, *arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        audit(list(arguments), prog_name="tally audit", obj=Settings(database_url=ledger.url, project=ledger.project))
+    return ended.value.code
+
+
 def test_the_command_prints_boundaries_and_both_denominators(ledger: LedgerHandle, capsys: pytest.CaptureFixture[str]) -> None:
     desk = history(ledger)
-    settings = Settings(database_url=ledger.url, project=ledger.project)
     before = ledger.barrier()
-    assert cli.run(["audit", "attribute", desk.run_id, "--dry-run"], settings=settings) == 1
+    assert tally_audit(ledger, "attribute", desk.run_id, "--dry-run") == 1
     shown = capsys.readouterr().out
     assert "world_crashed" in shown and "3 findings would be appended" in shown and "0/1" in shown and ledger.barrier() == before
-    assert cli.run(["audit", "attribute", desk.run_id, "--json", "--all"], settings=settings) == 1
+    assert tally_audit(ledger, "attribute", desk.run_id, "--json", "--all") == 1
     told = json.loads(capsys.readouterr().out)
     assert told["new"] == 4 and {one["boundary"] for one in told["attributions"]} == {"none", "task", "environment"}
     assert {(line["policy"], line["of_measured"], line["of_expected"]) for line in told["coverage"]} == {
