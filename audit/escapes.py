@@ -12,6 +12,7 @@ FEWEST = 10
 GROWTH = 0.05
 """By how much a share may grow from one version to the next that has enough rollouts before it is a warning."""
 NO_ACTION = "(none)"
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def escapes(shares: Sequence[EscapeShare], *, fewest: int = FEWEST, growth: floa
     for action, line in by_action.items():
         lowest = line[0]
         for share in line[1:]:
-            if share.share - lowest.share > growth:
+            if share.share - lowest.share > growth + _ROUNDING:
                 found.append(Escape(action, lowest, share))
                 break
             lowest = min(lowest, share, key=lambda one: one.share)
