@@ -12,7 +12,7 @@ from ledger.errors import UnknownId
 from ledger.evaluated import RunLine, SlotLine, attempted_bundles, provenances, published, runs, slots
 from ledger.events import ModelVersionPublished
 from ledger.ledger import LedgerHandle
-from ledger.outcome import FAULTS, JUDGED
+from ledger.outcome import BROKEN, FAULTS, JUDGED
 from ledger.queries import fresh
 
 HELD_OUT = "held_out"
@@ -51,9 +51,9 @@ class Counts:
     Attributes:
         expected: dispatched.
         measured: judged, so evidence about the policy.
-        masked: left out by the question.
+        masked: left out by the question, or with a valid verdict that an audit says is no evidence about the policy.
         failures: outcome to number of those that something else broke.
-        omitted: without any attempt.
+        omitted: called off on purpose.
     """
 
     expected: int
@@ -69,7 +69,7 @@ class Counts:
 
     @property
     def unknown(self) -> int:
-        """What is left: still running, or ended without a verdict."""
+        """What is left: never begun, still running, or ended without a verdict."""
         return self.expected - self.measured - self.masked - self.failed - self.omitted
 
     def as_json(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Evaluation:
 
     Attributes:
         position: up to which the ledger was read.
-        unattributed: slots without any attempt whose model version nothing tells, by policy; they are in no cell's `omitted`.
+        unattributed: slots without any attempt whose model version nothing tells, by policy; they are in no cell.
         notes: what to know before the numbers are used.
     """
 
@@ -224,14 +224,19 @@ def _grouped(lines: Sequence[SlotLine], slice_of: Mapping[str, str]) -> tuple[di
     return grouped, dict(unattributed)
 
 
+def _judged_in_vain(line: SlotLine) -> bool:
+    """Whether there is a verdict that is no evidence about the policy, because an audit says so."""
+    return line.passed is not None and line.outcome in (*BROKEN, "unknown")
+
+
 def _cell(question: Question, key: CellKey, lines: Sequence[SlotLine], version: ModelVersionPublished | None, seed: int) -> Cell:
-    masked = [line for line in lines if line.rollout_id in question.masked]
-    shown = [line for line in lines if line.rollout_id not in question.masked]
+    shown = [line for line in lines if line.rollout_id not in question.masked and not _judged_in_vain(line)]
     measured = tuple(line for line in shown if line.outcome in JUDGED)
-    failures = Counter(line.outcome for line in shown if line.outcome in FAULTS)
+    omitted = sum(line.ended_by == "cancelled" for line in shown)
+    failures = Counter(line.outcome for line in shown if line.outcome in FAULTS and line.ended_by != "cancelled")
     counts = Counts(
-        len(lines), len(measured), len(masked), {name: failures[name] for name in FAULTS if failures[name]},
-        sum(line.rollout_id is None for line in shown),
+        len(lines), len(measured), len(lines) - len(shown), {name: failures[name] for name in FAULTS if failures[name]},
+        omitted,
     )  # fmt: skip
     stage, number, step = (None, None, None) if version is None else (version.stage, version.round, version.step)
     return Cell(

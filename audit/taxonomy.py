@@ -41,6 +41,16 @@ FAULTS: Mapping[str, Boundary] = MappingProxyType({
 })  # fmt: skip
 """Kind of fault to the boundary at which it happens."""
 
+CAUSAL = frozenset({
+    "tool_timeout", "permission_denied", "malformed_result", "truncated_result", "connection_dropped", "call_executed_twice",
+    "stale_answer", "state_corrupted", "read_changed_state", "shared_state", "simulated_user_fault", "resources_exhausted", "wrong_reset",
+    "seed_ignored", "world_crashed", "reset_failed", "harness_crashed", "call_dropped_by_parser", "arguments_changed", "history_cut",
+    "template_drift", "length_stop_as_failure", "engine_failed", "no_model_call", "credentials_missing", "tokens_changed",
+})  # fmt: skip
+"""Faults of environment and harness that can make a rollout fail; the others of theirs spoil what is known of it, not what it did."""
+TIES: tuple[Boundary, ...] = ("environment", "harness", "verifier", "task")
+"""The order in which a tie between causes is decided."""
+
 
 def boundary_of(fault: str) -> Boundary:
     """The boundary of a kind of fault.

@@ -147,18 +147,20 @@ def outcomes(
         queries.fresh(ledger)
         found = queries.outcomes(ledger, Filter(experiment_id=experiment), by=keys)
     if as_json:
-        _print_lines([{**dataclasses.asdict(s), "judged": s.judged, "faults": s.faults, "success_rate": s.success_rate} for s in found])
+        _print_lines([{**dataclasses.asdict(s), "judged": s.judged, "faults": s.faults, "success_rate": s.success_rate,
+                       "success_rate_of_all": s.success_rate_of_all} for s in found])  # fmt: skip
         return
     shown = [name for name in OUTCOMES if any(s.counts[name] for s in found)]
     rows = [
         [
             *s.key.values(), s.rollouts, *(s.counts[name] for name in shown), s.superseded,
             "-" if s.success_rate is None else f"{s.counts['succeeded']}/{s.judged} = {s.success_rate:.3f}",
+            "-" if s.success_rate_of_all is None else f"{s.counts['succeeded']}/{s.rollouts} = {s.success_rate_of_all:.3f}",
             "-" if s.mean_reward is None else f"{s.mean_reward:.3f} of {s.rewards}",
         ]
         for s in found
     ]  # fmt: skip
-    columns = [*keys, "rollouts", *(name.replace("_", " ") for name in shown), "superseded", "success of judged", "mean reward"]
+    columns = [*keys, "rollouts", *(name.replace("_", " ") for name in shown), "superseded", "success of judged", "of all", "mean reward"]
     console().print(table(columns, rows))
 
 

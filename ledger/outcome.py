@@ -1,4 +1,4 @@
-"""Outcome: what an ended rollout says, from how it ended and the verdict that counts. Pure."""
+"""Outcome: what an ended rollout says, from how it ended, the verdict that counts and whose fault an audit says it was. Pure."""
 
 from typing import Literal, get_args
 
@@ -11,13 +11,23 @@ JUDGED: tuple[Outcome, ...] = ("succeeded", "task_failed", "limit_ended")
 """Outcomes that are evidence about the policy: the denominator of a success rate."""
 FAULTS: tuple[Outcome, ...] = ("env_failed", "verifier_failed", "harness_failed", "aborted")
 """Outcomes that say nothing about the policy, because something else broke first."""
+BROKEN: tuple[Outcome, ...] = ("env_failed", "verifier_failed", "harness_failed")
+"""Outcomes that have a boundary."""
+ERRORS = ("world_error", "harness_error", "engine_error")
+"""Ends by which something else than the policy broke."""
 
 _ERRORS: dict[str, Outcome] = {
     "cancelled": "aborted", "world_error": "env_failed", "harness_error": "harness_failed", "engine_error": "aborted"
 }  # fmt: skip
+UNDECIDED = "undecided"
+"""What attribution says, as a fault without a boundary, where it cannot tell whose fault a failure was."""
+_ATTRIBUTED: dict[str | None, Outcome] = {"environment": "env_failed", "verifier": "verifier_failed", "harness": "harness_failed"}
 
 
-def outcome_of(ended_by: str | None, *, superseded: bool, verdict_status: str | None, passed: bool | None) -> Outcome:
+def outcome_of(
+    ended_by: str | None, *, superseded: bool, verdict_status: str | None, passed: bool | None, attributed: str | None = None,
+    judged_since: bool = False,
+) -> Outcome:  # fmt: skip
     """The outcome of a rollout.
 
     Args:
@@ -25,16 +35,23 @@ def outcome_of(ended_by: str | None, *, superseded: bool, verdict_status: str | 
         superseded: another attempt took its place.
         verdict_status: status of the verdict that counts, completed or error; None when there is none.
         passed: what that verdict says; None when it says neither.
+        attributed: boundary of the newest attribution, `undecided`, or None where none blames anything but the policy.
+        judged_since: the verdict that counts is newer than the attribution, which then says nothing about the verifier any more, nor that
+            nobody can tell.
     """
     if ended_by is None:
         return "running"
     if superseded:
         return "aborted"
+    if judged_since and attributed in ("verifier", UNDECIDED):
+        attributed = None
+    if attributed in _ATTRIBUTED:
+        return _ATTRIBUTED[attributed]
     if ended_by in _ERRORS:
         return _ERRORS[ended_by]
     if verdict_status == "error":
         return "verifier_failed"
-    if passed is None:
+    if passed is None or attributed == UNDECIDED:
         return "unknown"
     if passed:
         return "succeeded"

@@ -5,7 +5,7 @@ from typing import Any
 
 from ledger.errors import UnknownId
 from ledger.ledger import LedgerHandle
-from ledger.outcome import FAULTS, JUDGED
+from ledger.outcome import BROKEN, ERRORS, JUDGED
 from ledger.queries_lines import NAMED, ROLLOUTS, condition
 from ledger.queries_rows import EVERYTHING, Choices, Coverage, Filter, MissingRewards, OutcomeSummary, all_counts
 
@@ -23,39 +23,54 @@ _COVERAGE = """WITH g AS (
   SELECT g.*, b.world FROM group_view AS g LEFT JOIN bundle_view AS b ON b.project = g.project AND b.bundle_id = g.bundle_id
   WHERE g.project = %(project)s{clause}),
 slot AS (
-  SELECT DISTINCT ON (r.group_id, r.slot) r.group_id, r.outcome
+  SELECT DISTINCT ON (r.group_id, r.slot) r.group_id, r.outcome, r.ended_by,
+         NOT r.superseded AND coalesce(r.verdict_status = 'completed', false) AND r.passed IS NOT NULL AS judged
   FROM rollout_view AS r JOIN g ON g.project = r.project AND g.group_id = r.group_id WHERE r.slot < g.size
   ORDER BY r.group_id, r.slot, r.superseded, r.attempt DESC, r.started_position DESC),
+part AS (
+  SELECT group_id, outcome, CASE WHEN ended_by IS NULL THEN 'unknown' WHEN outcome = ANY (%(judged)s) THEN 'measured'
+    WHEN judged THEN 'masked' WHEN outcome = ANY (%(broken)s) OR ended_by = ANY (%(errors)s) THEN 'failed'
+    WHEN ended_by = 'cancelled' THEN 'omitted' ELSE 'unknown' END AS part
+  FROM slot),
 tally AS (
-  SELECT group_id, count(*) AS tried, count(*) FILTER (WHERE outcome = ANY (%(judged)s)) AS measured,
-         count(*) FILTER (WHERE outcome = ANY (%(faults)s)) AS failed
-  FROM slot GROUP BY group_id),
+  SELECT group_id, count(*) FILTER (WHERE part = 'measured') AS measured, count(*) FILTER (WHERE part = 'masked') AS masked,
+         count(*) FILTER (WHERE part = 'failed') AS failed, count(*) FILTER (WHERE part = 'omitted') AS omitted,
+         count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded
+  FROM part GROUP BY group_id),
 beyond AS (
   SELECT r.group_id, count(*) AS extra FROM rollout_view AS r JOIN g ON g.project = r.project AND g.group_id = r.group_id
   WHERE r.slot >= g.size GROUP BY r.group_id)
-SELECT experiment_id, round, policy, world, count(*), sum(size)::bigint,
-       coalesce(sum(measured), 0)::bigint, coalesce(sum(failed), 0)::bigint,
-       (sum(size) - coalesce(sum(tried), 0))::bigint, (coalesce(sum(tried), 0) - coalesce(sum(measured + failed), 0))::bigint,
-       coalesce(sum(extra), 0)::bigint
-FROM g LEFT JOIN tally USING (group_id) LEFT JOIN beyond USING (group_id)
-GROUP BY experiment_id, round, policy, world ORDER BY experiment_id, round, policy, world"""
+SELECT {keys}, count(*), sum(size)::bigint, {sums}
+FROM g LEFT JOIN tally USING (group_id) LEFT JOIN beyond USING (group_id) {grouped}"""
+LEVELS = ("experiment_id", "round", "policy", "world", "group_id")
+"""What coverage can be counted by."""
+_SUMS = ("measured", "masked", "failed", "omitted", "extra", "succeeded")
 
 
-def coverage(ledger: LedgerHandle, where: Filter = EVERYTHING) -> list[Coverage]:
-    """Slots expected, measured, failed, omitted and unknown, by experiment, round, policy and world.
+def coverage(ledger: LedgerHandle, where: Filter = EVERYTHING, *, by: Sequence[str] = LEVELS[:-1]) -> list[Coverage]:
+    """Slots expected, measured, masked, failed, omitted and unknown, a line for each value of the keys; no key gives one line for all.
 
+    Args:
+        by: some of `LEVELS`.
     Raises:
-        UnknownId: the filter asks for a property of a rollout, which a slot without one does not have.
+        UnknownId: a key that is none of them, or the filter asks for a property of a rollout, which a slot without one does not have.
     """
     refused = [name for name in ("rollout_id", "outcome", "ended_by", "counted") if getattr(where, name) is not None]
     if refused:
         raise UnknownId(f"coverage cannot be asked by {refused[0]}; allowed: {', '.join(_GROUP_COLUMNS)}")
+    if unknown := [key for key in by if key not in LEVELS]:
+        raise UnknownId(f"coverage cannot be counted by {unknown[0]!r}; allowed: {', '.join(LEVELS)}")
     asked = {name: value for name in _GROUP_COLUMNS if (value := getattr(where, name)) is not None}
-    clause = "".join(f" AND {_GROUP_COLUMNS[name]} = %({name})s" for name in asked)
+    keys = [key for key in LEVELS if key in by]
+    statement = _COVERAGE.format(
+        clause="".join(f" AND {_GROUP_COLUMNS[name]} = %({name})s" for name in asked),
+        keys=", ".join(key if key in keys else f"NULL AS {key}" for key in LEVELS),
+        sums=", ".join(f"coalesce(sum({name}), 0)::bigint" for name in _SUMS),
+        grouped=f"GROUP BY {', '.join(keys)} ORDER BY {', '.join(keys)}" if keys else "HAVING count(*) > 0",
+    )
+    given = {"project": ledger.project, "judged": list(JUDGED), "broken": list(BROKEN), "errors": list(ERRORS), **asked}
     with ledger.connection() as conn:
-        rows = conn.execute(
-            _COVERAGE.format(clause=clause), {"project": ledger.project, "judged": list(JUDGED), "faults": list(FAULTS), **asked}
-        ).fetchall()
+        rows = conn.execute(statement, given).fetchall()
     return [Coverage(*row) for row in rows]
 
 

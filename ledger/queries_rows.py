@@ -191,28 +191,48 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Slots of the groups of one experiment, round, policy and world: expected = measured + failed + omitted + unknown.
+    """Slots of groups: expected = measured + masked + failed + omitted + unknown, of which no two share a slot.
 
     Attributes:
+        experiment_id, round, policy, world, group_id: of the groups; None where the line is not of one alone.
         expected: slots that were dispatched.
-        measured: slots whose counted attempt was judged.
-        failed: slots whose attempt broke: environment, verifier, harness or aborted.
-        omitted: slots without any attempt.
-        unknown: slots whose attempt runs, or ended without a verdict.
+        measured: slots whose counted attempt has a verdict that is evidence about the policy.
+        masked: slots whose counted attempt has a valid verdict that is none, because something else decided it or nobody knows what did.
+        failed: slots whose attempt broke before there was a verdict: environment, verifier, harness or engine.
+        omitted: slots whose attempts were called off on purpose.
+        unknown: all that is left: never begun, still running, not judged yet, gone without a trace.
         extra: rollouts outside the dispatched slots, in none of the other numbers.
+        succeeded: of the measured.
     """
 
-    experiment_id: str
-    round: int
-    policy: str
+    experiment_id: str | None
+    round: int | None
+    policy: str | None
     world: str | None
+    group_id: str | None
     groups: int
     expected: int
     measured: int
+    masked: int
     failed: int
     omitted: int
-    unknown: int
     extra: int
+    succeeded: int
+
+    @property
+    def unknown(self) -> int:
+        """By subtraction alone."""
+        return self.expected - self.measured - self.masked - self.failed - self.omitted
+
+    @property
+    def of_measured(self) -> float | None:
+        """Success rate over what was measured, which flatters where failures are excluded; None when nothing was."""
+        return self.succeeded / self.measured if self.measured else None
+
+    @property
+    def of_expected(self) -> float:
+        """Success rate over all that was dispatched, with everything that is missing counted as no success."""
+        return self.succeeded / self.expected
 
 
 @dataclass(frozen=True)
@@ -252,6 +272,11 @@ class OutcomeSummary:
     def success_rate(self) -> float | None:
         """Succeeded of judged; None when none was judged."""
         return self.counts["succeeded"] / self.judged if self.judged else None
+
+    @property
+    def success_rate_of_all(self) -> float | None:
+        """Succeeded of all counted rollouts, broken ones included; None without any."""
+        return self.counts["succeeded"] / self.rollouts if self.rollouts else None
 
 
 def all_counts(counts: Mapping[str, int]) -> dict[str, int]:

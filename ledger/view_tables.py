@@ -11,19 +11,24 @@ READ_MODEL = {"read_model": True}
 """Marks a declaration that migrations leave alone: each generation of a read model has a table of this form (ledger/projections/)."""
 
 # The same as ledger.outcome.outcome_of.
-_OUTCOME = """CASE WHEN ended_by IS NULL THEN 'running'
-  WHEN superseded OR ended_by IN ('cancelled', 'engine_error') THEN 'aborted'
+_SINCE = "coalesce((verdict_ledger, verdict_position) > (finding_ledger, finding_position), false)"
+_OUTCOME = f"""CASE WHEN ended_by IS NULL THEN 'running'
+  WHEN superseded THEN 'aborted'
+  WHEN attributed = 'environment' THEN 'env_failed'
+  WHEN attributed = 'verifier' AND NOT {_SINCE} THEN 'verifier_failed'
+  WHEN attributed = 'harness' THEN 'harness_failed'
+  WHEN ended_by IN ('cancelled', 'engine_error') THEN 'aborted'
   WHEN ended_by = 'world_error' THEN 'env_failed'
   WHEN ended_by = 'harness_error' THEN 'harness_failed'
   WHEN verdict_status = 'error' THEN 'verifier_failed'
-  WHEN passed IS NULL THEN 'unknown'
+  WHEN passed IS NULL OR attributed = 'undecided' AND NOT {_SINCE} THEN 'unknown'
   WHEN passed THEN 'succeeded'
   WHEN ended_by = 'finished' THEN 'task_failed'
   ELSE 'limit_ended' END"""
 
 
 class RolloutRow(SQLModel, table=True):
-    """Read model: one row a rollout, with its end, the verdict that counts and its outcome; not shown before its start is known."""
+    """Read model: one row a rollout, with its end, the verdict and attribution that count, its outcome; shown once its start is known."""
 
     __tablename__ = "rollout_view"
     __table_args__ = (Index("rollout_view_group", "project", "group_id", "slot"), {"info": READ_MODEL})
@@ -53,6 +58,11 @@ class RolloutRow(SQLModel, table=True):
     verdict_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
     verdict_status: str | None
     passed: bool | None
+    finding_id: str | None
+    finding_ledger: str | None
+    finding_position: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    attributed: str | None
+    attributed_fault: str | None
     outcome: str | None = Field(default=None, sa_column=Column(String, Computed(_OUTCOME, persisted=True), nullable=True))
 
 

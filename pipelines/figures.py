@@ -24,11 +24,11 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
 def outcome_table(lines: Sequence[OutcomeSummary]) -> str:
     """Outcomes by policy and world with their denominators; columns of outcomes that never occur are left out."""
     shown = [outcome for outcome in OUTCOMES if any(line.counts[outcome] for line in lines)]
-    header = ["policy", "world", *shown, "rollouts", "succeeded / judged", "mean reward", "superseded"]
+    header = ["policy", "world", *shown, "rollouts", "succeeded / judged", "succeeded / all", "mean reward", "superseded"]
     rows = [
         [
             line.key["policy"], line.key["world"], *(line.counts[outcome] for outcome in shown), line.rollouts,
-            f"{line.counts['succeeded']} / {line.judged}", _mean(line), line.superseded,
+            f"{line.counts['succeeded']} / {line.judged}", f"{line.counts['succeeded']} / {line.rollouts}", _mean(line), line.superseded,
         ]
         for line in lines
     ]  # fmt: skip
@@ -36,9 +36,15 @@ def outcome_table(lines: Sequence[OutcomeSummary]) -> str:
 
 
 def coverage_table(lines: Sequence[Coverage]) -> str:
-    """Slots by policy and world: expected = measured + failed + omitted + unknown."""
-    header = ["policy", "world", "groups", "expected", "measured", "failed", "omitted", "unknown"]
-    rows = [[c.policy, c.world, c.groups, c.expected, c.measured, c.failed, c.omitted, c.unknown] for c in lines]
+    """Slots by policy and world, expected = measured + masked + failed + omitted + unknown, and success over both denominators."""
+    header = ["policy", "world", "groups", "expected", "measured", "masked", "failed", "omitted", "unknown", "of measured", "of expected"]
+    rows = [
+        [
+            c.policy, c.world, c.groups, c.expected, c.measured, c.masked, c.failed, c.omitted, c.unknown,
+            f"{c.succeeded} / {c.measured}", f"{c.succeeded} / {c.expected}",
+        ]
+        for c in lines
+    ]  # fmt: skip
     return markdown_table(header, rows)
 
 

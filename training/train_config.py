@@ -223,6 +223,8 @@ class TrainTable(Table):
     Attributes:
         threads: torch threads.
         keep_checkpoints: newest checkpoints of which the optimiser state is kept as well.
+        max_mask_fraction: largest share of a round's rollouts that may be no evidence about the policy; above it the run is aborted
+            before the update. None: any.
     """
 
     policy: PolicyTable = PolicyTable()
@@ -231,6 +233,7 @@ class TrainTable(Table):
     evaluation: EvaluationTable = EvaluationTable()
     threads: int = Field(default=1, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
+    max_mask_fraction: float | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")
     def _names_differ(self) -> "TrainTable":

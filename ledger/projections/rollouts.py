@@ -1,23 +1,25 @@
-"""Read model: rollouts with their end, their counts, the verdict that counts and the outcome that follows. Pure."""
+"""Read model: rollouts with their end, their counts, the verdict and the attribution that count, and the outcome that follows. Pure."""
 
 import math
 
-from ledger.events import ModelCalled, ReviewDecided, RolloutEnded, RolloutStarted, ToolCalled, VerdictGiven
+from ledger.events import FindingRaised, ModelCalled, ReviewDecided, RolloutEnded, RolloutStarted, ToolCalled, VerdictGiven
 from ledger.order import Recorded
 from ledger.outcome import outcome_of, verdict_rank
 from ledger.projections.read_model import Row, Rows, least, taken_if
 
 NAME = "rollouts"
 VIEW = "rollout_view"
-KINDS: tuple[str, ...] = ("RolloutStarted", "ModelCalled", "ToolCalled", "RolloutEnded", "VerdictGiven", "ReviewDecided")
+KINDS: tuple[str, ...] = ("RolloutStarted", "ModelCalled", "ToolCalled", "RolloutEnded", "VerdictGiven", "ReviewDecided", "FindingRaised")
 # Events of a rollout may be ordered before its start: its row is there from the first of them on, and shown from the start on.
 SHOWN = "started_position IS NOT NULL"
 _START = ("group_id", "bundle_id", "slot", "attempt", "rollout_kind", "participant", "model_version", "started_position")
 _END = ("ended_by", "boundary", "reason", "superseded", "ended_position")
 _VERDICT = ("verdict_id", "verdict_rank", "verdict_ledger", "verdict_position", "verdict_status", "passed")
+_FINDING = ("finding_id", "finding_ledger", "finding_position", "attributed", "attributed_fault")
+_SUBJECT = "rollout-"
 _COUNTS = ("model_calls", "tool_calls", "sampled_tokens")
 
-# The four parts meet in full joins, which are never planned as nested loops, however wrong the estimates are.
+# The five parts meet in full joins, which are never planned as nested loops, however wrong the estimates are.
 SQL = f"""WITH
 counted AS (
   SELECT project, b->>'rollout_id' AS rollout_id, count(*) FILTER (WHERE kind = 'ModelCalled') AS model_calls,
@@ -48,25 +50,34 @@ ranked AS (
   FROM e WHERE kind IN ('VerdictGiven', 'ReviewDecided')),
 judged AS (
   SELECT DISTINCT ON (project, rollout_id) * FROM ranked WHERE verdict_rank IS NOT NULL
-  ORDER BY project, rollout_id, verdict_rank DESC, verdict_ledger DESC, verdict_position DESC)
+  ORDER BY project, rollout_id, verdict_rank DESC, verdict_ledger DESC, verdict_position DESC),
+blamed AS (
+  SELECT DISTINCT ON (project, substr(b->>'subject', {len(_SUBJECT) + 1})) project,
+         substr(b->>'subject', {len(_SUBJECT) + 1}) AS rollout_id, b->>'finding_id' AS finding_id, ledger_id COLLATE "C" AS finding_ledger,
+         position AS finding_position, coalesce(b->>'boundary', b->>'fault') AS attributed, b->>'fault' AS attributed_fault
+  FROM e WHERE kind = 'FindingRaised' AND b->>'check' = 'attribution' AND starts_with(b->>'subject', '{_SUBJECT}')
+  ORDER BY project, substr(b->>'subject', {len(_SUBJECT) + 1}), ledger_id COLLATE "C" DESC, position DESC)
 INSERT INTO {{table}} AS t (project, rollout_id, started_event, {", ".join(_START)}, ended_event, {", ".join(_END)},
-                          {", ".join(_VERDICT)}, {", ".join(_COUNTS)})
+                          {", ".join(_VERDICT)}, {", ".join(_FINDING)}, {", ".join(_COUNTS)})
 SELECT project, rollout_id, started_event, {", ".join(_START)}, ended_event,
        ended_by, boundary, reason, coalesce(superseded, false), ended_position, {", ".join(_VERDICT)},
+       {", ".join(_FINDING)},
        {", ".join(f"coalesce({name}, 0)" for name in _COUNTS)}
 FROM counted FULL JOIN started USING (project, rollout_id) FULL JOIN ended USING (project, rollout_id)
-  FULL JOIN judged USING (project, rollout_id)
+  FULL JOIN judged USING (project, rollout_id) FULL JOIN blamed USING (project, rollout_id)
 ON CONFLICT (project, rollout_id) DO UPDATE SET {least("started_event", _START)},
   {least("ended_event", _END)},
   {taken_if("coalesce((excluded.verdict_rank, excluded.verdict_ledger, excluded.verdict_position)"
             " > (t.verdict_rank, t.verdict_ledger, t.verdict_position), t.verdict_rank IS NULL)", _VERDICT)},
+  {taken_if("coalesce((excluded.finding_ledger, excluded.finding_position) > (t.finding_ledger, t.finding_position),"
+            " t.finding_position IS NULL)", _FINDING)},
   {", ".join(f"{name} = t.{name} + excluded.{name}" for name in _COUNTS)}"""  # fmt: skip
 
 
 def fold(rows: Rows, event: Recorded) -> None:
-    """Start, count, end or judge the rollout, then derive its outcome again."""
+    """Start, count, end, judge or attribute the rollout, then derive its outcome again."""
     body = event.body
-    rollout_id = getattr(body, "rollout_id", None)
+    rollout_id = _attributed_to(body) if isinstance(body, FindingRaised) else getattr(body, "rollout_id", None)
     if rollout_id is None:
         return
     row = rows.setdefault((event.project, rollout_id), _empty(event.project, rollout_id))
@@ -87,7 +98,12 @@ def fold(rows: Rows, event: Recorded) -> None:
     elif isinstance(body, ReviewDecided):
         passed = {"passed": True, "failed": False, "unclear": None}[body.decision]
         _judge(row, verdict_rank("ReviewDecided", "review", "human", passed), event, (body.review_id, "completed", passed))
-    row["outcome"] = outcome_of(row["ended_by"], superseded=row["superseded"], verdict_status=row["verdict_status"], passed=row["passed"])
+    elif isinstance(body, FindingRaised):
+        _attribute(row, event, body)
+    row["outcome"] = outcome_of(
+        row["ended_by"], superseded=row["superseded"], verdict_status=row["verdict_status"], passed=row["passed"],
+        attributed=row["attributed"], judged_since=_judged_since(row),
+    )  # fmt: skip
 
 
 def complete(row: Row) -> bool:
@@ -98,7 +114,8 @@ def complete(row: Row) -> bool:
 def _empty(project: str, rollout_id: str) -> Row:
     return {
         "project": project, "rollout_id": rollout_id, "started_event": None, **dict.fromkeys(_START), "ended_event": None,
-        **dict.fromkeys(_END), "superseded": False, **dict.fromkeys(_VERDICT), **dict.fromkeys(_COUNTS, 0), "outcome": "running",
+        **dict.fromkeys(_END), "superseded": False, **dict.fromkeys(_VERDICT), **dict.fromkeys(_FINDING),
+        **dict.fromkeys(_COUNTS, 0), "outcome": "running",
     }  # fmt: skip
 
 
@@ -117,3 +134,26 @@ def _judge(row: Row, rank: int | None, event: Recorded, verdict: tuple[str, str,
     if row["verdict_rank"] is None or seen >= (row["verdict_rank"], row["verdict_ledger"], math.inf if at is None else at):
         row.update(verdict_id=verdict[0], verdict_status=verdict[1], passed=verdict[2])
         row.update(verdict_rank=rank, verdict_ledger=event.ledger_id, verdict_position=event.position)
+
+
+def _judged_since(row: Row) -> bool:
+    """Whether the verdict that counts is newer than the attribution that does; of two ledgers the younger's is."""
+    if row["verdict_ledger"] is None or row["finding_ledger"] is None:
+        return False
+    verdict, finding = (
+        (row[f"{name}_ledger"], math.inf if row[f"{name}_position"] is None else row[f"{name}_position"]) for name in ("verdict", "finding")
+    )
+    return bool(verdict > finding)
+
+
+def _attributed_to(body: FindingRaised) -> str | None:
+    return body.subject.removeprefix(_SUBJECT) if body.check == "attribution" and body.subject.startswith(_SUBJECT) else None
+
+
+def _attribute(row: Row, event: Recorded, body: FindingRaised) -> None:
+    """Let the newest attribution count; of two ledgers the younger's does."""
+    seen = (event.ledger_id, math.inf if event.position is None else event.position)
+    at = row["finding_position"]
+    if row["finding_id"] is None or seen >= (row["finding_ledger"], math.inf if at is None else at):
+        row.update(finding_id=body.finding_id, finding_ledger=event.ledger_id, finding_position=event.position)
+        row.update(attributed=body.boundary or body.fault, attributed_fault=body.fault)

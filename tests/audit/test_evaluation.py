@@ -45,8 +45,8 @@ def test_unknown_is_what_is_left_and_masked_is_counted(ledger: LedgerHandle) -> 
         6,
         2,
         1,
-        1,
-        2,
+        0,
+        3,
     )
     assert found.estimates["success"].value == 0.5
     assert {name: found.estimates[f"ended_by:{name}"].value for name in ("finished", "turn_limit")} == {
@@ -161,10 +161,10 @@ def test_slots_that_nothing_tells_the_version_of_are_counted_apart(ledger: Ledge
     first, second = run.version("tiny-a"), run.version("tiny-b")
     run.measure("tiny", first, [[True]])
     run.group(1, "tiny", first, [None, None])
-    assert evaluate(ledger, Question((run.run_id,))).cells[0].counts.omitted == 2
+    assert evaluate(ledger, Question((run.run_id,))).cells[0].counts.unknown == 2
     run.measure("tiny", second, [[True]])
     found = evaluate(ledger, Question((run.run_id,)))
-    assert found.unattributed == {"tiny": 2} and {cell.counts.omitted for cell in found.cells} == {0}
+    assert found.unattributed == {"tiny": 2} and {cell.counts.unknown for cell in found.cells} == {0}
     assert "2 slots of tiny have no attempt, and nothing tells of which model version" in found.notes
 
 

@@ -49,3 +49,17 @@ def test_a_person_outranks_a_program_and_a_program_a_judge() -> None:
 def test_a_second_opinion_and_an_unclear_review_never_count() -> None:
     assert verdict_rank("VerdictGiven", "second_opinion", "program", True) is None
     assert verdict_rank("ReviewDecided", "review", "human", None) is None
+
+
+@pytest.mark.parametrize(
+    ("attributed", "since", "expected"),
+    [
+        (None, False, "task_failed"), ("task", False, "task_failed"), ("environment", False, "env_failed"), ("harness", True, "harness_failed"),
+        ("verifier", False, "verifier_failed"), ("verifier", True, "task_failed"), ("undecided", False, "unknown"),
+        ("undecided", True, "task_failed"),
+    ],
+)  # fmt: skip
+def test_an_attribution_decides_until_a_newer_verdict_says_something_else(attributed: str | None, since: bool, expected: str) -> None:
+    found = outcome_of("finished", superseded=False, verdict_status="completed", passed=False, attributed=attributed, judged_since=since)
+    assert found == expected
+    assert outcome_of("finished", superseded=True, verdict_status="completed", passed=False, attributed=attributed) == "aborted"

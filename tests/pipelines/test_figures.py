@@ -16,13 +16,16 @@ def test_a_cell_cannot_end_its_row() -> None:
 
 def test_the_denominator_of_success_leaves_out_what_was_not_judged() -> None:
     header, _, row = outcome_table([HALF]).splitlines()
-    assert header == "| policy | world | succeeded | task_failed | unknown | rollouts | succeeded / judged | mean reward | superseded |"
-    assert row == "| p<&> | w | 1 | 1 | 2 | 4 | 1 / 2 | 0.500 of 2 | 3 |"
+    names = (
+        "policy | world | succeeded | task_failed | unknown | rollouts | succeeded / judged | succeeded / all | mean reward | superseded"
+    )
+    assert header == f"| {names} |"
+    assert row == "| p<&> | w | 1 | 1 | 2 | 4 | 1 / 2 | 1 / 4 | 0.500 of 2 | 3 |"
 
 
 def test_a_mean_over_no_reward_is_missing_and_not_zero() -> None:
     none = OutcomeSummary({"policy": "p", "world": "w"}, all_counts({"env_failed": 1}), 0, 0, None)
-    assert "| 0 / 0 | missing |" in outcome_table([none])
+    assert "| 0 / 0 | 0 / 1 | missing |" in outcome_table([none])
 
 
 def test_bars_are_as_long_as_their_share_and_names_are_escaped() -> None:

@@ -7,9 +7,9 @@ def test_coverage_adds_up_and_lost_calls_are_listed(site: Site, page: Open) -> N
     app = page(site.url, "calls", data_dir=site.data_dir)
     assert not app.exception
     coverage, unattributed, dangling = (table.value for table in app.dataframe)
-    parts = coverage[["measured", "failed", "omitted", "unknown"]].sum(axis=1)
+    parts = coverage[["measured", "masked", "failed", "omitted", "unknown"]].sum(axis=1)
     assert list(parts) == list(coverage["expected"])
-    assert coverage.set_index("policy").loc["sampled", "omitted"] == 1
+    assert coverage.set_index("policy").loc["sampled", "unknown"] == 1
     assert list(unattributed["call id"]) == [site.rollouts["unattributed"]]
     assert list(dangling["rollout id"]) == [site.rollouts["dangling"]]
     assert list(dangling["status"]) == ["no answer"]

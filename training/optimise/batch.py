@@ -8,7 +8,7 @@ import numpy as np
 from ledger.errors import BatchRefused
 from training.advantages import Advantages
 from training.optimise.recipe import BoundTerm, Recipe
-from training.optimise.standing import Standing, filtered, standing, without_variance
+from training.optimise.standing import Standing, check_masked, filtered, standing, without_variance
 from training.rewards import Scored
 from training.update_batch import Term, UpdateBatch
 from training.view import Bools, Floats, Ints, RolloutView, numbered
@@ -81,14 +81,16 @@ def assemble(judged: JudgedRound, recipe: Recipe, *, dispatched: Collection[str]
         dispatched: ids of the rollouts that were dispatched for this batch and counted; all of them and no others must be there.
         current: model versions whose samples the update may use.
     Raises:
-        BatchRefused: the rollouts are not those dispatched, a group holds two tasks, a reward is not finite, tokens were sampled in a way
-            that the trainer does not reproduce, or a method answers for other rollouts or with numbers that are not finite.
+        BatchRefused: the rollouts are not those dispatched, too many are no evidence about the policy, a group holds two tasks, a reward
+            is not finite, tokens were sampled in a way that the trainer does not reproduce, or a method answers for other rollouts or
+            with numbers that are not finite.
     """
     _check(judged, dispatched)
     if recipe.shuffle_seed is not None:
         judged = shuffled(judged, recipe.shuffle_seed)
     view, reward = judged.view, judged.reward
     stand = standing(view, reward, truncated=recipe.truncated, current=frozenset(current))
+    masked = check_masked(stand, recipe.max_mask_fraction)
     stand = filtered(stand, view, reward, recipe.filters)
     stand = without_variance(stand, view, reward, rule=recipe.zero_variance)
     _check_sampling(judged, stand)
@@ -103,6 +105,7 @@ def assemble(judged: JudgedRound, recipe: Recipe, *, dispatched: Collection[str]
         **stand.counters,
         **_fallbacks(advantage, stand),
         **_rows_left_out(view, stand, covered_T),
+        **masked,
     }
     if recipe.shuffle_seed is not None:
         counters["shuffled_rewards"] = sum(value is not None for value in reward.value_R)

@@ -109,7 +109,7 @@ class Training:
 
     def recipe(self, place: Place) -> Recipe:
         """The bound methods of a round."""
-        recipe = self._recipes[place.stage.name]
+        recipe = replace(self._recipes[place.stage.name], max_mask_fraction=self.table.max_mask_fraction)
         return recipe if recipe.shuffle_seed is None else replace(recipe, shuffle_seed=self.seed("shuffle", place))
 
     def term(self, place: Place) -> BoundTerm:

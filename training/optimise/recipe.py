@@ -33,6 +33,7 @@ class Recipe:
         zero_variance: what becomes of groups whose rewards do not differ.
         updates: optimiser steps that the batch is cut into, by group.
         shuffle_seed: rewards are permuted over the round by it, as a control; None trains on the rewards as they are.
+        max_mask_fraction: largest share of rollouts without evidence about the policy; None for any.
     """
 
     advantage: Bound[Advantage]
@@ -42,6 +43,7 @@ class Recipe:
     zero_variance: Literal["keep", "drop"] = "keep"
     updates: int = 1
     shuffle_seed: int | None = None
+    max_mask_fraction: float | None = None
 
     @property
     def reads_trainer(self) -> bool:

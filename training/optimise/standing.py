@@ -77,6 +77,25 @@ def standing(view: RolloutView, reward: Scored, *, truncated: str, current: froz
     return Standing(votes_R, trains_R, tuple(reasons), np.ones(view.rollouts))
 
 
+def check_masked(stand: Standing, limit: float | None) -> dict[str, int]:
+    """How many rollouts are no evidence about the policy, by reason.
+
+    Args:
+        limit: largest share of all rollouts; None for any.
+    Raises:
+        BatchRefused: there are more, so that what is left need not be like what was dispatched.
+    """
+    reasons = [reason for reason in stand.reason_R if reason in (*NO_EVIDENCE, "no_reward")]
+    counts = {f"masked:{reason}": reasons.count(reason) for reason in sorted(set(reasons))}
+    if limit is not None and len(reasons) > limit * len(stand.reason_R):
+        told = ", ".join(f"{count} {name.partition(':')[2]}" for name, count in counts.items())
+        raise BatchRefused(
+            f"{len(reasons)} of {len(stand.reason_R)} rollouts are no evidence about the policy ({told}), a share of"
+            f" {len(reasons) / len(stand.reason_R):.3f}; allowed: up to max_mask_fraction = {limit:g}"
+        )
+    return counts
+
+
 def filtered(stand: Standing, view: RolloutView, reward: Scored, chosen: Sequence[Bound[Filter]]) -> Standing:
     """The part of each rollout after the filters, each of which sees the statistics of what still votes.
 

@@ -33,15 +33,17 @@ def _coverage() -> None:
     if not lines:
         st.info("No group has been dispatched.", icon=":material/inbox:")
         return
-    st.caption("expected = measured + failed + omitted + unknown; extra rollouts are in none of them")
+    st.caption("expected = measured + masked + failed + omitted + unknown; extra rollouts are in none of them; success over both counts")
     st.dataframe(
         pd.DataFrame({
-            "experiment": [line.experiment_id[:13] for line in lines], "round": [line.round for line in lines],
+            "experiment": [(line.experiment_id or "")[:13] for line in lines], "round": [line.round for line in lines],
             "policy": [line.policy for line in lines], "world": [line.world or "unknown" for line in lines],
             "groups": [line.groups for line in lines], "expected": [line.expected for line in lines],
-            "measured": [line.measured for line in lines], "failed": [line.failed for line in lines],
+            "measured": [line.measured for line in lines], "masked": [line.masked for line in lines],
+            "failed": [line.failed for line in lines],
             "omitted": [line.omitted for line in lines], "unknown": [line.unknown for line in lines],
-            "extra": [line.extra for line in lines],
+            "extra": [line.extra for line in lines], "of measured": [f"{line.succeeded}/{line.measured}" for line in lines],
+            "of expected": [f"{line.succeeded}/{line.expected}" for line in lines],
         }),
         hide_index=True, key="coverage-table",
     )  # fmt: skip

@@ -63,7 +63,8 @@ def _counts(found: data.OutcomeSummary, missing: Sequence[data.MissingRewards]) 
     mean = "–" if found.mean_reward is None else f"{found.mean_reward:.3f}"
     boxes = st.columns(5)
     boxes[0].metric("Succeeded of judged", f"{counts['succeeded']} / {found.judged}", help="Rollouts that are evidence about the policy.")
-    boxes[1].metric("Success rate", share, help="Succeeded / judged; faults and undecided rollouts are in neither.")
+    of_all = f"{counts['succeeded']} / {found.rollouts}"
+    boxes[1].metric("Success rate", share, help=f"Succeeded / judged; of all, faults and undecided rollouts included, {of_all}.")
     boxes[2].metric("Mean reward", mean, help=f"Over the {found.rewards} rollouts whose reward has a value; missing is not zero.")
     boxes[3].metric("Rewards with a value", f"{found.rewards} / {ended}", help="Of all ended rollouts that count.")
     boxes[4].metric("Faults", f"{found.faults} / {found.rollouts}", help="Something other than the policy broke.")

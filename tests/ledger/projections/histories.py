@@ -11,6 +11,7 @@ from ledger.events import (
     BundleSealed,
     ConditionResult,
     EventBody,
+    FindingRaised,
     GroupDispatched,
     ModelCallDispatched,
     ModelCalled,
@@ -81,6 +82,10 @@ def bodies(blob: Any) -> st.SearchStrategy[EventBody]:
                   tool_s=st.just(0.0), superseded=st.booleans()),
         st.builds(ReviewDecided, review_id=name, rollout_id=rollout, verdict_ids=st.just([]), reviewer_id=st.just("r"),
                   decision=st.sampled_from(["passed", "failed", "unclear"]), right_verdict_id=st.none(), reason=st.just(blob)),
+        st.builds(FindingRaised, finding_id=name, check=st.sampled_from(["attribution", "attribution", "wall_clock"]),
+                  subject=st.sampled_from(["rollout-r0", "rollout-r1", "update-r0"]), severity=st.just("error"), measured=st.none(),
+                  evidence_event_ids=st.just([]), boundary=st.sampled_from([None, "environment", "verifier", "harness", "task"]),
+                  fault=st.sampled_from([None, "undecided", "tool_timeout"])),
         st.builds(RewardDerived, reward_id=name, rollout_id=rollout, rule=text, rule_id=st.just(D[0]), verdict_ids=st.lists(name, max_size=2),
                   value=st.none() | st.floats(allow_nan=False, allow_infinity=False), reason=text),
     )  # fmt: skip

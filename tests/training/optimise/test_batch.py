@@ -191,3 +191,23 @@ def test_all_weights_of_the_rows_are_the_weights_of_the_loss() -> None:
     rows, _ = batch_rows(batch)
     assert sum(row.weight for found in rows for row in found.rows) == pytest.approx(1.0)
     assert sum(row.trained for found in rows for row in found.rows) == int(sum(part.terms[0].mask_T.sum() for part in batch.parts()))
+
+
+def test_a8_a_batch_with_attributed_failures_has_the_gradient_of_the_batch_without_them() -> None:
+    good = [*rewarded(1.0, 0.0, 1.0), Rolled(0.0, steps=(3,))]
+    bad = [Rolled(0.0, outcome="env_failed", rollout_id=f"x{n}", steps=(2,)) for n in range(3)]
+    alone, mixed = made(*good), made(*good, *bad)
+    inside_T = mixed.round.view.rollout_T < len(good)
+    # The gradient is a sum over tokens of weight times advantage; all of it must stay and nothing be added.
+    assert np.array_equal((mixed.weight_T * mixed.adv_T)[inside_T], alone.weight_T * alone.adv_T)
+    assert not (mixed.weight_T * mixed.adv_T)[~inside_T].any() and not mixed.weight_T[~inside_T].any()
+    assert mixed.counters["masked:env_failed"] == 3
+
+
+def test_a2_a_round_of_which_too_much_is_no_evidence_aborts_before_the_update() -> None:
+    # 7 of 8 rollouts failed in their reset; the eighth must not become the whole batch.
+    rolled = [*rewarded(1.0), *(Rolled(None, outcome="env_failed") for _ in range(7))]
+    assert advantage_R(made(*rolled)) == [0.0]
+    with pytest.raises(BatchRefused, match=r"7 of 8 .*7 env_failed.* 0\.875; allowed: up to max_mask_fraction = 0\.5"):
+        made(*rolled, by=recipe(max_mask_fraction=0.5))
+    assert made(*rolled, by=recipe(max_mask_fraction=0.875)).counters["masked:env_failed"] == 7
