@@ -1,1 +1,1 @@
-"""The attribution benchmark: faults planted in rollouts and updates, the truth from fault-off twins, and how well attribution finds them."""
+"""The attribution benchmark: faults planted in rollouts and updates, their truth by fault-off twins, how well attribution finds them."""

@@ -1,7 +1,7 @@
 """The policies of the benchmark: one that reads what it is answered, one that does not, and many that fail by their own doing. Pure."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -218,12 +218,10 @@ def _source(text: str, seen: Sequence[Mapping[Path, str]]) -> tuple[int, Path] |
 
 def _at(value: Any, place: Path) -> Any:
     for key in place:
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
-            value = value[key]
-        else:
+        named = isinstance(value, dict) and key in value
+        if not named and not (isinstance(value, list) and isinstance(key, int) and key < len(value)):
             return None
+        value = value[key]
     return value
 
 
@@ -233,6 +231,3 @@ def _put(value: Any, place: Path, new: Any) -> Any:
     copy = dict(value) if isinstance(value, dict) else list(value)
     copy[place[0]] = _put(copy[place[0]], place[1:], new)
     return copy
-
-
-Rehearse = Callable[[BundleDraft, Sequence[AssistantTurn]], Rehearsed]

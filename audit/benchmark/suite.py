@@ -1,4 +1,4 @@
-"""The suite of planted faults: which rollouts are made, each with its fault-off twin, collected and judged in a ledger. Writes the ledger."""
+"""The suite of planted faults: rollouts, each with its fault-off twin, collected and judged in a ledger. Writes the ledger."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +76,9 @@ class SuiteSpec:
     def run(self) -> Run:
         """The run of its rollouts: the same in every ledger."""
         named = [self.seed, self.cases, [kind.name for kind in self.kinds], list(self.worlds), list(self.policies)]
-        return Run(derived_id("run", "attribution benchmark", *named), derived_id("experiment", "attribution benchmark", *named), 0, self.seed)
+        return Run(
+            derived_id("run", "attribution benchmark", *named), derived_id("experiment", "attribution benchmark", *named), 0, self.seed
+        )
 
     @property
     def rollout_kinds(self) -> tuple[Kind, ...]:

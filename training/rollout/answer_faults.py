@@ -1,4 +1,4 @@
-"""Faults on the way between harness and engine: a lost tool call, a cut history, an answer that ends early, a template that drifts. Pure."""
+"""Faults on the way between harness and engine: a lost call, a cut history, a cut answer, a template that drifts. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -108,7 +108,9 @@ async def collect_scripted(
     """
     _check_scripted(group.policy for group in groups)
     versions = {group.policy.model_version for group in groups}
-    return await _collect(_played(site, versions, threaded, answers), run, groups, concurrency=concurrency, progress=progress, shared=shared)
+    return await _collect(
+        _played(site, versions, threaded, answers), run, groups, concurrency=concurrency, progress=progress, shared=shared
+    )
 
 
 async def fill_sampled(

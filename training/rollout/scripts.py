@@ -25,7 +25,6 @@ class Unscripted(TallyError):
 
 def faultless(index: int) -> None:
     """No fault in any call."""
-    return None
 
 
 @dataclass(frozen=True)
