@@ -228,6 +228,6 @@ def _at(value: Any, place: Path) -> Any:
 def _put(value: Any, place: Path, new: Any) -> Any:
     if not place:
         return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
     copy[place[0]] = _put(copy[place[0]], place[1:], new)
     return copy

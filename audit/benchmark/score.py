@@ -131,7 +131,7 @@ def score(truths: Sequence[Truth], answers: Sequence[Answer]) -> Score:
     if strange or len(said) < len(answers):
         raise UnknownId(f"{len(answers)} answers to {len(truths)} subjects, {len(strange)} of them without the other; allowed: one each")
     scored = [truth for truth in truths if truth.sort != "incidental"]
-    confusion = Counter((truth.boundary, said[truth.subject].boundary) for truth in scored)
+    confusion = Counter((str(truth.boundary), said[truth.subject].boundary) for truth in scored)
     caused = [truth for truth in truths if truth.sort == "caused"]
     return Score(
         tuple(_class_score(name, confusion) for name in CLASSES if any(name in pair for pair in confusion)),

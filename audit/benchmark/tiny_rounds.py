@@ -111,7 +111,7 @@ def _rollout(ledger: LedgerHandle, round: Round, slot: int) -> Iterator[New]:
         yield new(VerdictGiven(
             verdict_id=verdict_ids[0], rollout_id=rollout_id, verifier_id=verifier_id, verifier_kind="program", role="bundle",
             status="completed", passed=value == 1.0, side_effect_count=0,
-            conditions=[ConditionResult(name="state", status="passed" if value == 1.0 else "failed", in_basis=True)],
+            conditions=[ConditionResult(name="state", status="passed" if value == 1.0 else "failed", in_basis=True, evidence=None)],
         ))  # fmt: skip
     rule = rewards.bind("all_conditions").ref
     yield new(RewardDerived(
