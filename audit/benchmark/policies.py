@@ -124,7 +124,8 @@ def failing_policies(worlds: Mapping[str, World[Any]]) -> dict[str, Script]:
     noisy = {
         f"noisy_teacher_{noise}_{lapse}": partial(_noisy, noise=noise, lapse=lapse) for noise, lapse in ((0.3, 0.0), (0.6, 0.0), (0.2, 0.5))
     }
-    changed = {name: _neighbour(worlds, name) for name in ("drop_call", "change_argument")}
+    known: dict[str, dict[str, list[AssistantTurn]]] = {}
+    changed = {name: _neighbour(worlds, name, known) for name in ("drop_call", "change_argument")}
     return {**{name: _named(name) for name in names}, **noisy, **changed, "stops_early": _stops_early, "rambles": _rambles}
 
 
@@ -153,13 +154,16 @@ def _noisy(draft: BundleDraft, *, noise: float, lapse: float) -> Sequence[Assist
     return noisy_teacher(draft, noise=noise, lapse=lapse)
 
 
-def _neighbour(worlds: Mapping[str, World[Any]], name: str) -> Script:
+def _neighbour(worlds: Mapping[str, World[Any]], name: str, known: dict[str, dict[str, list[AssistantTurn]]]) -> Script:
+    """The policy of that name; what is `known` of a task need not be searched again, which takes many replays."""
+
     def play(draft: BundleDraft) -> Sequence[AssistantTurn]:
         world = worlds[draft.world]
-        found = wrong(draft, world) if isinstance(world, Bfcl) else {}
-        if name not in found:
+        if draft.name not in known:
+            known[draft.name] = wrong(draft, world) if isinstance(world, Bfcl) else {}
+        if name not in known[draft.name]:
             raise BundleError(f"bundle {draft.name!r} has no neighbour {name!r}")
-        return found[name]
+        return known[draft.name][name]
 
     return play
 

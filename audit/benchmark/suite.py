@@ -125,6 +125,7 @@ class Suite:
     worlds: Mapping[str, World[Any]]
     say: Say = lambda _: None
     _policies: dict[str, Policy] = field(default_factory=dict)
+    _able: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._right, self._failing = right_policies(self.worlds), failing_policies(self.worlds)
@@ -222,13 +223,19 @@ class Suite:
         if sort != "failing":
             name = "careful" if sort == "careful" else "oracle"
             return _Actor(name, self._policy(name, self._right[name]), draft)
-        names = [name for name in self._failing if not self.spec.policies or name in self.spec.policies]
-        order = Random(derived_id("policies", self.spec.seed, draft.name)).sample(names, len(names))
-        able = [name for name in order if _has_way(self._failing[name], draft)]
-        if not able:
-            raise SettingsError(f"none of {', '.join(names)} has a way through task {draft.name!r}; allowed: at least one")
+        able = self._able_ones(draft)
         name = able[(rng.randrange(len(able)) if turn is None else turn) % len(able)]
         return _Actor(name, self._policy(name, self._failing[name]), draft)
+
+    def _able_ones(self, draft: BundleDraft) -> list[str]:
+        """Names of the failing policies that have a way through a task, in a drawn order."""
+        if draft.name not in self._able:
+            names = [name for name in self._failing if not self.spec.policies or name in self.spec.policies]
+            order = Random(derived_id("policies", self.spec.seed, draft.name)).sample(names, len(names))
+            self._able[draft.name] = [name for name in order if _has_way(self._failing[name], draft)]
+            if not self._able[draft.name]:
+                raise SettingsError(f"none of {', '.join(names)} has a way through task {draft.name!r}; allowed: at least one")
+        return self._able[draft.name]
 
     def _policy(self, name: str, script: Script) -> Policy:
         if name not in self._policies:

@@ -19,7 +19,7 @@ from ledger.events import BatchAssembled, RewardDerived, VerifierRegistered
 from ledger.ledger import LedgerHandle, open_ledger
 from ledger.verify import verify
 
-from .conftest import CASES, SEED, Made, open_suite, plain_rule
+from .rig import CASES, SEED, Made, open_suite, plain_rule
 
 ALWAYS = {"connection_dropped", "verifier_crashed", "false_accept", "false_reject", "length_stop_as_failure", "call_dropped_by_parser"}
 """Kinds that this seed lets cause at least half of their cases."""
