@@ -17,14 +17,14 @@ class Places:
 
     Attributes:
         calls: number of tool calls.
-        writes: indices of those that change the state.
+        repeats: indices of those that change what counts of the state once more when they are carried out twice.
         answers: number of model calls.
         acting: indices of model calls with a tool call.
         other_start: initial state of another task of the same sort; None where there is no other.
     """
 
     calls: int
-    writes: tuple[int, ...]
+    repeats: tuple[int, ...]
     answers: int
     acting: tuple[int, ...]
     other_start: Any = None
@@ -58,11 +58,11 @@ class Kind:
         return boundary_of(self.name)
 
 
-def _at_call(kind: str, *, first: int = 0, writes: bool = False, **choices: Sequence[Any]) -> Draw:
-    """An entry at a drawn tool call, with parameters drawn from choices; at a write where `writes` and there is one."""
+def _at_call(kind: str, *, first: int = 0, repeats: bool = False, **choices: Sequence[Any]) -> Draw:
+    """An entry at a drawn tool call, with parameters drawn from choices; at one that counts twice where `repeats` and there is one."""
 
     def draw(rng: Random, places: Places) -> Entry | None:
-        calls = [at for at in (places.writes if writes and places.writes else range(places.calls)) if at >= first]
+        calls = [at for at in (places.repeats if repeats and places.repeats else range(places.calls)) if at >= first]
         params = {name: rng.choice(list(values)) for name, values in choices.items()}
         return {"kind": kind, "at": [rng.choice(calls)], **params} if calls else None
 
@@ -100,7 +100,7 @@ _KINDS = (
     Kind("malformed_result", _at_call("malformed_result", form=("broken_json", "wrong_type"))),
     Kind("truncated_result", _at_call("truncated_result"), held_out=True),
     Kind("connection_dropped", _dropped),
-    Kind("call_executed_twice", _at_call("duplicate_delivery", writes=True, form=("executed_twice",)), policies=_RIGHT),
+    Kind("call_executed_twice", _at_call("duplicate_delivery", repeats=True, form=("executed_twice",)), policies=_RIGHT),
     Kind("stale_answer", _at_call("duplicate_delivery", first=1, form=("stale_answer",)), held_out=True),
     Kind("state_corrupted", _at_call("corrupted_state"), policies=_RIGHT, worlds=_DESK),
     Kind("wrong_reset", _reset, policies=_RIGHT, worlds=_DESK),

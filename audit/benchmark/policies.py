@@ -42,18 +42,23 @@ def rehearse(world: World[Any], draft: BundleDraft, turns: Sequence[AssistantTur
     """The script carried out call by call; calls whose arguments are no JSON object never reach a world."""
     state = world.reset(draft, seed=0)
     results: list[str] = []
-    writes: list[int] = []
+    repeats: list[int] = []
     for turn in turns:
         for name, arguments in turn.tool_calls:
             asked = _json(arguments)
             if not isinstance(asked, dict):
                 continue
-            before = world.digest(state)
-            state, answer = world.call(state, ToolCall(name, asked))
-            writes += [len(results)] if world.digest(state) != before else []
+            before, (state, answer) = world.digest(state), world.call(state, ToolCall(name, asked))
+            if world.digest(state) != before:
+                twice, _ = world.call(state, ToolCall(name, asked))
+                repeats += [len(results)] if _counts(world, twice) != _counts(world, state) else []
             results.append(answer.content)
     acting = tuple(number for number, turn in enumerate(turns) if turn.tool_calls)
-    return Rehearsed(tuple(turns), tuple(results), Places(len(results), tuple(writes), len(turns), acting))
+    return Rehearsed(tuple(turns), tuple(results), Places(len(results), tuple(repeats), len(turns), acting))
+
+
+def _counts(world: World[Any], state: Any) -> Any:
+    return world.material(world.view(state))
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def truths(suite: Suite) -> Truths:
 def labels(ledger: LedgerHandle, ids: list[str]) -> dict[str, list[str]]:
     """Rollout or update to the kinds of faults that its labels name."""
     found: dict[str, list[str]] = {}
+    ledger.barrier()
     for event in ledger.read_streams([f"fault-{one}" for one in ids]):
         found.setdefault(event.stream.removeprefix("fault-"), []).append(str(getattr(event.body, "fault", "")))
     return found

@@ -113,6 +113,7 @@ def update_truths(ledger: LedgerHandle, runs: Sequence[TinyRun]) -> tuple[Truth,
         UnknownId: an update is not there.
     """
     ids = [update_id for run in runs for update_id in run.update_ids]
+    ledger.barrier()
     there = {event.stream.removeprefix("update-") for event in ledger.read_streams([f"update-{name}" for name in ids])}
     if missing := [name for name in ids if name not in there]:
         raise UnknownId(f"update {missing[0]!r} of the benchmark is not there; make the suite first")

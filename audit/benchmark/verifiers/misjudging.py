@@ -17,7 +17,15 @@ def mark(key: str, way: str, variant: str) -> str:
 
 
 def misjudging(
-    s0: Any, s_end: Any, trace: Sequence[TraceStep], task: JudgeTask, *, inner: str, key: str, marks: Sequence[str], ask: Any = None
+    s0: Any,
+    s_end: Any,
+    trace: Sequence[TraceStep],
+    task: JudgeTask,
+    *,
+    inner: str = "end_state",
+    key: str = "",
+    marks: Sequence[str] = (),
+    ask: Any = None,
 ) -> Verdict:
     """The verdict of verifier `inner`; for tasks that are marked it breaks, takes what failed for passed, or judges the first state.
 

@@ -14,7 +14,7 @@ from .rig import Made, open_suite, without_labels
 
 @pytest.fixture(scope="session")
 def made(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Five cases of each kind on the desk, collected, judged and forged."""
+    """Four cases of each kind on the desk, collected, judged and forged."""
     url = cluster.migrated_database()
     with open_ledger(url, project="test", actor_id="tester") as ledger:
         suite = open_suite(ledger, tmp_path_factory.mktemp("suite"))

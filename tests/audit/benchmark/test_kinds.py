@@ -42,7 +42,7 @@ def test_a_drawn_entry_is_a_plan_that_strikes_within_the_rollout(kind: object) -
         (fault,) = read_plan([dict(draw(Random(seed), PLACES))]).root
         assert all(0 <= at < 6 for at in getattr(fault, "at", ()))
         if kind.name == "call_executed_twice":  # type: ignore[attr-defined]
-            assert fault.at[0] in PLACES.writes  # type: ignore[union-attr]
+            assert fault.at[0] in PLACES.repeats  # type: ignore[union-attr]
     empty = draw(Random(0), Places(0, (), 1, ()))
     assert empty is None or empty["kind"] in ("wrong_reset", "seed_ignored")
 

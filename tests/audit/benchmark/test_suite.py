@@ -36,7 +36,7 @@ def test_every_kind_strikes_and_most_of_them_cause_failures(made: Made) -> None:
     kinds = [kind.name for kind in made.suite.spec.rollout_kinds]
     assert len(kinds) == 17
     assert all(struck[kind] >= CASES - 2 for kind in kinds), struck
-    assert all(caused[kind] >= 2 for kind in kinds if kind != "seed_ignored"), caused
+    assert all(caused[kind] for kind in kinds if kind != "seed_ignored"), caused
     assert all(caused[kind] * 2 >= CASES for kind in ALWAYS), caused
     # Neither world's reset has any randomness.
     assert caused["seed_ignored"] == 0
