@@ -28,7 +28,7 @@ from training.rollout.gateway import Gateway, Upstream
 from training.rollout.harness import CallFailed, End, Episode, drive
 from training.rollout.model_client import call_seed
 from training.rollout.packing import PackingEnded
-from training.rollout.planting import Plants, check_faults, plant
+from training.rollout.planting import Planting, Plants, check_faults, plant
 from training.rollout.policies import Policy
 from training.rollout.recording import RolloutRecord, participants, superseded_end
 from training.rollout.scripts import Scripts
@@ -53,7 +53,7 @@ class Group:
     plants: Plants | None = None
 
     def __post_init__(self) -> None:
-        check_faults(self.bundle.draft, self.plants)
+        check_faults(self.bundle.draft, self.plants, scripted=self.policy.script is not None)
 
 
 @dataclass(frozen=True)
@@ -290,12 +290,13 @@ async def _attempt(work: _Work, slot: Slot) -> None:
     end = End("cancelled", "operator", "the collector was interrupted")
     try:
         if policy.script is not None:
-            await _script(site, episode, policy.script, rollout_id)
+            await _script(site, episode, policy.script, planting)
         for who in participants(policy, upstream.kind, site.harness):
             site.gateway.register(rollout_id, upstream, participant=who.name, role=who.role, correlation_id=run.run_id)
         episode.state = await episode.world.reset(group.bundle.draft, seed=seed)
         await record.begin(episode)
-        end = await drive(episode, site.harness, ways.asker("agent"), record.act, hear=planting.hear, beside=ways)
+        asking = planting.through(ways.asker("agent"))
+        end = await drive(episode, site.harness, asking, record.act, hear=planting.hear, beside=ways)
     except CallFailed as failed:
         end = End(failed.ended_by, failed.boundary, failed.reason, failed.detail)
     except WorldFailed as failed:
@@ -314,13 +315,16 @@ async def _attempt(work: _Work, slot: Slot) -> None:
                 work.packing.ended(rollout_id)
 
 
-async def _script(site: Site, episode: Episode, script: Script, rollout_id: str) -> None:
+async def _script(site: Site, episode: Episode, script: Script, planting: Planting) -> None:
     """Have the scripted policy say its part in the harness's format; compact lines need the tools of all user turns."""
     turns = range(len(episode.draft.request["turns"]))
     tools = {tool["function"]["name"]: tool for turn in turns for tool in await episode.world.tools(episode.draft, turn=turn)}
     said = [written(turn, list(tools.values()), site.harness.table) for turn in (*script(episode.draft), AssistantTurn("Done."))]
     # Its answers so far can no longer be counted in a conversation that was rewritten.
-    site.scripted.script(rollout_id, said[:-1], final_text=said[-1].content, by_request=bool(rewriting(site.harness.hooks)))
+    site.scripted.script(
+        planting.rollout_id, said[:-1], final_text=said[-1].content, by_request=bool(rewriting(site.harness.hooks)),
+        faults=planting.engine_fault,
+    )  # fmt: skip
 
 
 def _started(site: Site, run: Run, slot: Slot, rollout_id: str, upstream: Upstream) -> New:

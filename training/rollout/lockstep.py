@@ -94,19 +94,23 @@ async def collect_scripted(
     threaded: bool = False,
     progress: Callable[[int], None] = lambda _: None,
     shared: Shared | None = None,
+    answers: Played | None = None,
 ) -> CollectedInLockstep:
     """What was done so that every slot of every group of scripted policies has one counted attempt; as `collect`, with its events.
 
     Args:
         site: its gateway, appender, scripts and upstreams are not used.
         concurrency, threaded, progress, shared: as in `collect_lockstep`.
+        answers: who plays the scripts; None plays them without tokens.
     Raises:
         SettingsError: a policy that is not scripted.
         TallyError: as `collect`.
     """
     _check_scripted(group.policy for group in groups)
     versions = {group.policy.model_version for group in groups}
-    return await _collect(_played(site, versions, threaded), run, groups, concurrency=concurrency, progress=progress, shared=shared)
+    return await _collect(
+        _played(site, versions, threaded, answers), run, groups, concurrency=concurrency, progress=progress, shared=shared
+    )
 
 
 async def fill_sampled(
@@ -138,9 +142,9 @@ def _sampled(site: Site, engine: BatchedEngine, threaded: bool) -> _Place:
     return _Place(replace(site, upstreams={engine.version: upstream}, pool=None if threaded else Inline()), answers)
 
 
-def _played(site: Site, versions: Collection[str], threaded: bool) -> _Place:
-    answers = Played(Scripts())
-    upstreams = {version: Upstream(answers.address, version, kind="scripted") for version in versions}
+def _played(site: Site, versions: Collection[str], threaded: bool, answers: Played | None = None) -> _Place:
+    answers = answers or Played(Scripts())
+    upstreams = {version: answers.upstream(version) for version in versions}
     return _Place(replace(site, scripted=answers.scripts, upstreams=upstreams, pool=None if threaded else Inline()), answers)
 
 

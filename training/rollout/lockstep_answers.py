@@ -7,11 +7,14 @@ from typing import Protocol
 
 from ledger.errors import EngineFailed, SettingsError
 from ledger.ids import Clock
+from training.rollout.capture import TokenTrace
 from training.rollout.completion import completion, refusal, too_long, trace_of
 from training.rollout.gateway_record import CallFacts, CallResult
 from training.rollout.gateway_stream import dumps
+from training.rollout.gateway_upstream import Upstream
 from training.rollout.sampling_calls import BatchedEngine, SampleRequest, settings_of
-from training.rollout.scripts import Scripts, Unscripted
+from training.rollout.scripted_tokens import prompt_ids, said, trace
+from training.rollout.scripts import Reply, Scripts, Unscripted
 
 
 @dataclass
@@ -134,12 +137,17 @@ class Sampled:
 
 
 class Played:
-    """Answers from scripts, as a scripted server gives them."""
+    """Answers from scripts, as a scripted server gives them; with `tokens` as an engine does, with the ids of `scripted_tokens`."""
 
-    address = "scripted://here"
+    def __init__(self, scripts: Scripts, *, tokens: bool = False, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.scripts, self.tokens, self._monotonic = scripts, tokens, monotonic
+        self.address = "torch://scripted" if tokens else "scripted://here"
 
-    def __init__(self, scripts: Scripts, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.scripts, self._monotonic = scripts, monotonic
+    def upstream(self, model_version: str) -> Upstream:
+        """This as an upstream."""
+        if self.tokens:
+            return Upstream(self.address, model_version, kind="torch", logprobs_mode="processed_logprobs")
+        return Upstream(self.address, model_version, kind="scripted")
 
     def answer(self, calls: Sequence[CallFacts], spent: Spent) -> list[Answered]:
         """What each call's script says."""
@@ -159,7 +167,17 @@ class Played:
             reply = self.scripts.reply(facts.rollout_id, facts.role, facts.request.raw)
         except Unscripted as error:
             return CallResult("upstream_error", 1, error.status, facts.upstream.error_source, error=error.body)
-        return CallResult("completed", 1, 200, body=dumps(reply.response), response=reply.response)
+        trace = _traced(reply) if self.tokens else TokenTrace()
+        return CallResult("completed", 1, 200, body=dumps(reply.response), response=reply.response, trace=trace)
+
+
+def _traced(reply: Reply) -> TokenTrace:
+    """The tokens of a scripted answer, which then counts them."""
+    prompt = prompt_ids(reply.shown, reply.request.get("tools") or ())
+    found = trace(prompt, said(reply.turn), ended=not reply.cut)
+    usage = {"prompt_tokens": len(prompt), "completion_tokens": found.sampled_count}
+    reply.response["usage"] = {**usage, "total_tokens": sum(usage.values())}
+    return found
 
 
 def _key(rollout_id: str, participant: str) -> str:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger.bundle import BundleDraft
+from ledger.errors import SettingsError
 from ledger.events import FaultInjected
+from training.rollout.answer_faults import AnswerFaults
+from training.rollout.episode import Ask
 from training.worlds import World
+from training.worlds.fault_kinds import EngineFault
 from training.worlds.fault_plan import FaultPlan, Strike, check_last_wish, declared_plan
 from training.worlds.faults import FaultyUser, FaultyWorld, declared_user, declared_world
 
@@ -33,11 +37,20 @@ class Planting:
     _users: tuple[FaultyUser, ...]
     _plan_id: str | None
     _strikes: list[Strike]
+    _answers: AnswerFaults | None = None
     _told: int = 0
 
     def hear(self, step: int, ended: bool) -> Sequence[Mapping[str, Any]]:
         """What the user says before model call `step`, `ended` when the policy has answered the last user turn."""
         return [message for user in self._users for message in user.says(step, ended=ended)]
+
+    def through(self, ask: Ask) -> Ask:
+        """The policy's way to its model, with what is planted on it."""
+        return ask if self._answers is None else self._answers.through(ask)
+
+    def engine_fault(self, index: int) -> EngineFault | None:
+        """What a scripted engine is to do wrong in model call `index`."""
+        return None if self._answers is None else self._answers.engine(index)
 
     def labels(self, index: int) -> list[FaultInjected]:
         """The labels of planted faults that struck since the last call of this, in their order.
@@ -62,15 +75,19 @@ class Planting:
         return labels
 
 
-def check_faults(draft: BundleDraft, plants: Plants | None) -> None:
-    """Nothing, if the bundle's declared faults and the planted ones fit it.
+def check_faults(draft: BundleDraft, plants: Plants | None, *, scripted: bool = True) -> None:
+    """Nothing, if the bundle's declared faults and the planted ones fit it, and its engine can have them.
 
     Raises:
+        SettingsError: an engine that samples cannot be made to fail so.
         BundleError: what it declares is no plan, or its spec is not the user's last wish.
     """
     declared_plan(draft)
     if plants is not None:
         check_last_wish(plants.plan, draft)
+        wrong = next((fault.kind for fault in plants.plan.root if isinstance(fault, EngineFault)), None)
+        if wrong is not None and not scripted:
+            raise SettingsError(f"fault {wrong} is planted in an engine that samples; allowed: in scripted ones")
 
 
 def plant(world: World[Any], draft: BundleDraft, plants: Plants | None, rollout_id: str, *, seed: int) -> Planting:
@@ -87,4 +104,5 @@ def plant(world: World[Any], draft: BundleDraft, plants: Plants | None, rollout_
     key = (plants.seed, rollout_id)
     faulty = FaultyWorld(legal, plants.plan, key=key, tell=strikes.append)
     stranger = FaultyUser(draft, plants.plan, key=key, tell=strikes.append)
-    return Planting(rollout_id, faulty, (*users, stranger), plants.plan.plan_id, strikes)
+    answers = AnswerFaults(plants.plan, key=key, tell=strikes.append)
+    return Planting(rollout_id, faulty, (*users, stranger), plants.plan.plan_id, strikes, answers)

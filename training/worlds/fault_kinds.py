@@ -4,8 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Place = Literal["reset", "call", "step"]
-"""Where a fault strikes: at the reset, at the n-th call that reaches the world, or before the n-th model call; n counts from 0."""
+Place = Literal["reset", "call", "step", "answer"]
+"""Where a fault strikes: at the reset, at the n-th call that reaches the world, before the n-th model call, or in the n-th model call on
+its way between harness and engine; n counts from 0."""
 
 
 class _Table(BaseModel):
@@ -64,6 +65,12 @@ class AtStep(_Repeated):
         if 0 in self.at:
             raise ValueError("a user speaks before model call 0 by the request alone; allowed: at from 1 on")
         return self
+
+
+class AtAnswer(_Repeated):
+    """Strikes in model calls of the policy itself, on the way between its harness and its engine."""
+
+    place: ClassVar[Place] = "answer"
 
 
 class ForeignCall(_Table):
@@ -197,11 +204,44 @@ class ChangingUser(AtStep):
         return self
 
 
+class CallDropped(AtAnswer):
+    """The parser loses the tool calls of an answer: the harness reads an answer without any; the engine's record holds them."""
+
+    kind: Literal["call_dropped"] = "call_dropped"
+
+
+class HistoryCut(AtAnswer):
+    """From this model call on the older half of the answers that were there, with their results, is missing from the requests, and
+    nothing says so. Strikes where there are two answers or more."""
+
+    kind: Literal["history_cut"] = "history_cut"
+
+    @model_validator(mode="after")
+    def _has_a_history(self) -> "HistoryCut":
+        if any(at < 2 for at in self.at):
+            raise ValueError("before model call 2 there are no two answers; allowed: at from 2 on")
+        return self
+
+
+class LengthStop(AtAnswer):
+    """The engine ends an answer by its length, long before the tokens that were asked for. Scripted engines alone can."""
+
+    kind: Literal["length_stop"] = "length_stop"
+
+
+class TemplateDrift(AtAnswer):
+    """From this model call on the engine's chat template leaves the results of tools out. Scripted engines alone can."""
+
+    kind: Literal["template_drift"] = "template_drift"
+
+
 CallFault = (
     Timeout | PermissionDenied | MalformedResult | TruncatedResult | SlowAnswer | DroppedConnection | DuplicateDelivery | CorruptedState
 )
 ResetFault = WrongReset | SeedIgnored
 UserFault = InterruptingUser | ChangingUser
-AnyFault = CallFault | ResetFault | UserFault
+EngineFault = LengthStop | TemplateDrift
+HarnessFault = CallDropped | HistoryCut | EngineFault
+AnyFault = CallFault | ResetFault | UserFault | HarnessFault
 Fault = Annotated[AnyFault, Field(discriminator="kind")]
 KINDS: tuple[str, ...] = tuple(kind.model_fields["kind"].default for kind in get_args(AnyFault))

@@ -11,7 +11,7 @@ from ledger.bundle import BundleDraft
 from ledger.canonical import digest
 from ledger.errors import BundleError, SettingsError
 from ledger.ids import derived_id
-from training.worlds.fault_kinds import AnyFault, AtCall, AtReset, ChangingUser, Fault, Place
+from training.worlds.fault_kinds import AnyFault, AtAnswer, AtCall, AtReset, ChangingUser, Fault, Place
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ def declared_plan(draft: BundleDraft) -> FaultPlan | None:
     for fault in plan.root:
         if isinstance(fault, AtReset):
             raise BundleError(f"bundle {draft.name!r} declares {fault.kind}; a bundle declares its initial state by itself")
+        if isinstance(fault, AtAnswer):
+            raise BundleError(f"bundle {draft.name!r} declares {fault.kind}; allowed: faults of its world and its user")
     check_last_wish(plan, draft)
     return plan
 

@@ -24,8 +24,9 @@ def a_draft(**spec: Any) -> BundleDraft:
     return BundleDraft(name="b", world="ticket_desk", request={"turns": [[]]}, initial_state={}, spec=spec)
 
 
-def test_there_are_twelve_kinds() -> None:
-    assert (*CALL_KINDS, "wrong_reset", "seed_ignored", "interrupting_user", "changing_user") == KINDS
+def test_there_are_sixteen_kinds() -> None:
+    others = ("wrong_reset", "seed_ignored", "interrupting_user", "changing_user")
+    assert (*CALL_KINDS, *others, "call_dropped", "history_cut", "length_stop", "template_drift") == KINDS
 
 
 def test_a_plan_is_its_json_and_its_id_follows_every_parameter() -> None:
