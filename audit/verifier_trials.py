@@ -1,4 +1,4 @@
-"""What a verifier is tried on: right and wrong ends of one task, each with the label that the world's material state gives it. Runs worlds."""
+"""What a verifier is tried on: right and wrong ends of one task, labelled by the world's material state. Runs worlds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -224,8 +224,8 @@ class Trials:
         yield self._shown("writer", "writes a reward file", view, trace, by)
 
     def _missing(self) -> Iterator[Trial]:
-        """Ends of which a part is missing: nothing there is no pass. Judged on the reference's calls, so the calls alone do not pass either."""
-        walked, _, material = self._subject.end_of(())
+        """Ends of which a part is missing, shown with the reference's calls, so that neither what is left nor the calls may pass."""
+        _, _, material = self._subject.end_of(())
         reference = self._subject.reference
         assert reference is not None
         if self._is_right(material):
@@ -249,7 +249,7 @@ class Trials:
                 yield self._shown(sort, edit.kind, edit.view, reference.walk.trace, "the world's material state")
 
     def _tells(self, edit: Edited, material: Any) -> bool:
-        """Whether the material state differs where the edit was made: a clock put back changes what other places mean, and is no wrong end."""
+        """Whether the material state differs where the edit was made: a clock put back changes what other places mean."""
         reference = self._subject.reference
         assert reference is not None
         moved = {change.path.split("/")[1] for change in differences(reference.material, material).changes if change.path}

@@ -1,4 +1,4 @@
-"""A verdict does not depend on the order in which keys of one and the same JSON are listed, and a judge repeats itself. Runs the verifier."""
+"""A verdict does not depend on the order in which a JSON lists its keys, and a judge repeats itself. Runs the verifier."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

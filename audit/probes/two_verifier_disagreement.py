@@ -13,9 +13,7 @@ _SHOWN = 3
 
 
 @answers(*_IDS)
-def two_verifier_disagreement(
-    subject: ProbeSubject, run: Run, *, rng: Random | None = None, most: float = 0.0
-) -> Sequence[CheckResult]:
+def two_verifier_disagreement(subject: ProbeSubject, run: Run, *, rng: Random | None = None, most: float = 0.0) -> Sequence[CheckResult]:
     """Whether the other verifiers pass what this one passes, on right and wrong ends; and whether no reference is undecidable.
 
     A disagreement says that one of the two is wrong, not which: what both are measured against is the label of the end.

@@ -17,7 +17,7 @@ def verifier_twice_after_wrong_answer(subject: ProbeSubject, run: Run, *, rng: R
 
     Source: reports section 4, feature 9, and OpenEnv RFC 008, semantic.verifier_determinism.
     """
-    right = [pair for pair in subject.told("reference")]
+    right = subject.told("reference")
     wrong = chosen(subject.told("mutant", "no_op"), _PAIRS, rng)
     faults: list[dict[str, Any]] = []
     pairs = [(right[n % len(right)][0], trial) for n, (trial, _) in enumerate(wrong)] if right else []
