@@ -23,6 +23,8 @@ def verifier_twice_after_wrong_answer(subject: ProbeSubject, run: Run, *, rng: R
     pairs = [(right[n % len(right)][0], trial) for n, (trial, _) in enumerate(wrong)] if right else []
     for good, bad in pairs:
         before = digest([good.artefact.as_json(), bad.artefact.as_json()], allow_nul=True)
+        # Judged once before, so that the first verdict that counts comes after a right end.
+        run(good.artefact)
         first, between, again, last = run(good.artefact), run(bad.artefact), run(good.artefact), run(bad.artefact)
         if verdict_digest(first) != verdict_digest(again):
             faults.append(shown(good, first, after_a_wrong_one=statuses(again)))
