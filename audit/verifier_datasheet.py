@@ -14,16 +14,15 @@ from audit.findings import Finding, raised
 from audit.results import CheckResult, shown
 from audit.verifier_agreement import agreements
 from audit.verifier_audit import RIGHT, WRONG, VerifierAudit
+from audit.verifier_list import DATASHEET
 from audit.verifier_regression import Counterexample, combined, counterexamples, proposals
-from ledger.canonical import digest, parse
+from ledger.canonical import digest
 from ledger.errors import UnknownId
 from ledger.events import CheckRan, VerifierRegistered
 from ledger.ledger import LedgerHandle
 from ledger.order import Recorded
 from ledger.verdict_pairs import verdicts_given
 
-DATASHEET = "verifier_datasheet"
-"""Check id under which a whole datasheet is kept on the verifier's stream."""
 _LEVELS = {"fail": "error", "warn": "warning", "advisory": "info"}
 
 
@@ -112,16 +111,6 @@ def record(ledger: LedgerHandle, found: VerifierAudit, sheet: Datasheet) -> int:
     events.append(ledger.new(_ran(found, DATASHEET, status, blob.ref, _own(DATASHEET), inputs=inputs), blob))
     created += sum(item.created for item in ledger.append(events).events)
     return created + raised(ledger, _findings(found, sheet, registered, mine))
-
-
-def recorded(ledger: LedgerHandle, verifier_id: str) -> Mapping[str, Any] | None:
-    """The newest recorded datasheet of a version; None where it was never audited."""
-    for event in reversed(ledger.read_stream(f"verifier-{verifier_id}")):
-        body = event.body
-        if isinstance(body, CheckRan) and body.check_id == DATASHEET and body.measured is not None:
-            content: Mapping[str, Any] = parse(ledger.blob(body.measured.blob_id))
-            return content
-    return None
 
 
 def _findings(found: VerifierAudit, sheet: Datasheet, registered: Recorded, mine: Sequence[Counterexample]) -> list[Finding]:
