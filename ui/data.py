@@ -41,9 +41,9 @@ __all__ = [
     "DECISIONS", "FAULTS", "JUDGED", "OUTCOMES", "PAGE_SIZE", "SEARCHED", "CallLine", "CallTrace", "Check", "Choices", "ConditionTrace",
     "Coverage", "Decision", "Decoder", "Disagreement", "Divergence", "Excerpt", "Filter", "LedgerUnavailable", "MissingRewards",
     "OutcomeSummary", "Page", "ReviewTrace", "RewardLine", "RolloutLine", "RowLine", "RowsShown", "SchemaMismatch", "SettingsError",
-    "StateChange", "TallyError", "ToolTrace", "Trace", "UnknownId", "VerdictTrace", "VerifierLine", "calls", "choices", "coverage", "decide",
-    "decoder",    "disagreements", "forget", "group_rollouts", "missing", "opened", "people", "refresh", "rewards", "rows", "state_changes", "summary",
-    "trace", "trace_json", "verifier_datasheet", "verifiers",
+    "StateChange", "TallyError", "ToolTrace", "Trace", "UnknownId", "VerdictTrace", "VerifierLine", "calls", "choices", "coverage",
+    "decide", "decoder", "disagreements", "forget", "group_rollouts", "missing", "opened", "people", "refresh", "rewards", "rows",
+    "state_changes", "summary", "trace", "trace_json", "verifier_datasheet", "verifiers",
 ]  # fmt: skip
 
 PAGE_SIZE = 50
