@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from audit.bundle_checks import bundle_checks
+from audit.probes import probes
 from audit.statistics import statistics
 from audit.world_checks import world_checks
 from ledger.errors import MethodError
@@ -33,6 +34,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     world_checks,
     hooks,
     statistics,
+    probes,
     *(family for family, _ in PROTOCOLS),
 )
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]

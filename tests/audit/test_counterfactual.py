@@ -25,6 +25,8 @@ from training.run_config import RunConfig
 from training.view_read import read_round
 
 RUN, VERSION = "run-counterfactual", f"{SAMPLED}-1"
+TASK = 6
+"""Of the validation split, so that its rollouts are an evaluation too."""
 SCRIPTS = ("oracle", "gives_up", "duplicate_sender", "oracle")
 
 
@@ -46,15 +48,15 @@ class Trained:
 
 def trained(ledger: LedgerHandle, folder: Path, **stage: Any) -> Trained:
     made = config(**stage)
-    history = DeskHistory(ledger, tasks=1, model=small_tokenizer(folder / "tiny", ["send_email to update_ticket"] * 3))
+    history = DeskHistory(ledger, tasks=TASK + 1, model=small_tokenizer(folder / "tiny", ["send_email to update_ticket"] * 3))
     blob = ledger.pending_json(made.model_dump(mode="json"))
     group = GroupDispatched(
-        group_id="g-cf", bundle_id=history.bundles[0].bundle_id, size=4, experiment_id="e-cf", run_id=RUN, round=1, policy=SAMPLED,
+        group_id="g-cf", bundle_id=history.bundles[TASK].bundle_id, size=4, experiment_id="e-cf", run_id=RUN, round=1, policy=SAMPLED,
         rollout_kind="ordinary",
     )  # fmt: skip
     run = RunConfigured(run_id=RUN, experiment_id="e-cf", name="counter", config=blob.ref, config_digest="0" * 64, root_seed=1)
     ledger.append([ledger.new(run, blob), ledger.new(group)])
-    ids = tuple(history.rollout("g-cf", 0, SAMPLED, script, slot=slot) for slot, script in enumerate(SCRIPTS))
+    ids = tuple(history.rollout("g-cf", TASK, SAMPLED, script, slot=slot) for slot, script in enumerate(SCRIPTS))
     history.judge_and_reward()
     assert made.train is not None
     batch_id, weights = applied(ledger, reinforce_recipe(made.train.stages[0], shuffle_seed=0), ids)  # type: ignore[arg-type]
@@ -106,7 +108,8 @@ def test_a_verifier_that_lets_double_mails_pass_moves_every_advantage_of_the_gro
         "updates_not_recomputed": 0, "refills": 0, "curriculum": 0, "unsampled_rollouts": 0, "later_policies": 1,
     }  # fmt: skip
     scores = [score for score in found["scores"] if score["model_version"] == VERSION]
-    assert [(score["before"]["value"], score["after"]["value"]) for score in scores] in ([], [(0.5, 0.75)])
+    assert [(score["before"]["value"], score["after"]["value"], score["expected"]) for score in scores] == [(0.5, 0.75, 4)]
+    assert scores[0]["after"]["of_expected"] == 0.75 and found["test_rollouts_left_unread"] == 0
 
 
 def test_a_decision_of_a_person_does_the_same_and_can_be_recorded(

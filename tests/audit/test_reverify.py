@@ -12,14 +12,13 @@ from ledger.ledger import LedgerHandle
 from ledger.queries import EVERYTHING, Filter
 from tests.audit.verifier_cases import DESK, bound, says, tally
 from tests.builders import DeskHistory
+from training.rollout.judge import Judging
 from training.verifiers import verifiers
 
 
 def history(ledger: LedgerHandle) -> dict[str, str]:
     made = DeskHistory(ledger, tasks=1)
-    ids = {
-        script: made.rollout(made.group(0, script), 0, script, script) for script in ("oracle", "ignores_cooldown", "duplicate_sender")
-    }
+    ids = {script: made.rollout(made.group(0, script), 0, script, script) for script in ("oracle", "ignores_cooldown", "duplicate_sender")}
     ids["broken"] = made.rollout(made.group(0, "broken"), 0, "broken", "oracle", fault="world_error")
     made.judge_and_reward()
     return ids
@@ -71,7 +70,7 @@ def test_i5_a_version_that_says_otherwise_on_the_same_end_is_a_finding_about_it(
     ids = history(ledger)
     sometimes = bound(says(lambda s0, s_end, trace, task: False), "sometimes")
     first = again.reverify(ledger, sometimes, lambda name: DESK, Filter(rollout_id=ids["oracle"]))
-    judging = again.Judging(sometimes, "program", "second_opinion")
+    judging = Judging(sometimes, "program", "second_opinion")
     assert again.append(ledger, first, judging) == 3
     queries.fresh(ledger)
     turned = bound(says(lambda s0, s_end, trace, task: True), "sometimes")
@@ -79,7 +78,7 @@ def test_i5_a_version_that_says_otherwise_on_the_same_end_is_a_finding_about_it(
     result = second.result()
     assert (result.status, result.fault) == ("fail", "verifier_nondeterministic")
     assert result.measured["flips"] == {"failed to passed": 1}
-    assert again.append(ledger, second, again.Judging(turned, "program", "second_opinion")) == 2
+    assert again.append(ledger, second, Judging(turned, "program", "second_opinion")) == 2
     queries.fresh(ledger)
     said = [v.passed for v in queries.verdicts(ledger, [ids["oracle"]])[ids["oracle"]] if v.verifier == "sometimes"]
     assert said == [False, True]
