@@ -18,6 +18,8 @@ from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound, MethodRef
 from ledger.queries import Filter, RolloutLine, VerdictLine, rollouts, verdicts
+from ledger.store import New
+from ledger.verdict_pairs import registered_verifiers
 from training.bundles import load
 from training.rollout.judge import JUDGED_ENDS, Judging, evidence, verdict_event
 from training.verifiers import Judge, Verdict, verifiers
@@ -175,15 +177,17 @@ def append(ledger: LedgerHandle, found: Reverified, judging: Judging, *, recall_
         judging: the verifier with its kind; role `bundle` lets the new verdicts count, `second_opinion` only shows them.
         recall_id: the recall because of which the rollouts are judged again.
     """
-    created = sum(item.created for item in ledger.append([_registration(ledger, judging)]).events)
+    known = judging.verifier.ref.method_id in registered_verifiers(ledger)
+    created = 0 if known else sum(item.created for item in ledger.append([_registration(ledger, judging)]).events)
     for start in range(0, len(found.again), _PAGE):
         events = []
         for item in found.again[start : start + _PAGE]:
-            same_version = item.old is not None and (item.old.verifier_id, item.old.role) == (judging.verifier.ref.method_id, judging.role)
-            if same_version and item.flip is None:
+            same_version = item.old is not None and item.old.verifier_id == judging.verifier.ref.method_id
+            comes_to_count = judging.role == "bundle" and item.old is not None and item.old.role != "bundle"
+            if same_version and item.flip is None and not comes_to_count:
                 continue
             verdict_id = judging.verdict_id(item.line.rollout_id)
-            if same_version:
+            if same_version and item.flip is not None:
                 conditions = [[c.name, c.status] for c in item.new.conditions]
                 verdict_id = derived_id("verdict", verdict_id, "again", conditions, item.new.error is None)
             events.append(verdict_event(ledger, item.line.rollout_id, judging, item.new, item.state_end, verdict_id=verdict_id))
@@ -197,7 +201,7 @@ def append(ledger: LedgerHandle, found: Reverified, judging: Judging, *, recall_
     return created
 
 
-def _registration(ledger: LedgerHandle, judging: Judging) -> Any:
+def _registration(ledger: LedgerHandle, judging: Judging) -> New:
     bound = judging.verifier
     source = ledger.pending(bound.source, media="text/x-python", subject_id=PUBLIC)
     method = ledger.pending_json(bound.ref.as_json(), subject_id=PUBLIC)

@@ -34,9 +34,11 @@ def verifier(
     from ledger.cli_settings import asked_settings, open_asked
     from ledger.queries import fresh
     from ledger.terminal import bar, cell, console, print_json
+    from ledger.verdict_pairs import registered_verifiers
     from training.bundles import register
     from training.proposing.command import json_object
     from training.rollout.harness import tool_loop
+    from training.verifiers import verifiers
 
     asked = Asked(ident, world, json_object(options, "options"), bundles, seed)
     with open_asked(ctx) as ledger:
@@ -51,7 +53,11 @@ def verifier(
             sheet = datasheet(ledger, found, kept, command=_again(asked, options, mutants, policy, ready.sealed, len(ready.bundles)))
             created = 0
             if not dry_run:
-                created = register(ledger, ready.world, [(ready.audited.verifier, ready.audited.kind)], tool_loop())
+                if found.verifier_id not in registered_verifiers(ledger):
+                    gaps = [found.name] if hasattr(verifiers[found.name], "planted_gap") else []
+                    created = register(
+                        ledger, ready.world, [(ready.audited.verifier, ready.audited.kind)], tool_loop(), planted=gaps
+                    )  # fmt: skip
                 created += record(ledger, found, sheet)
     if html is not None:
         html.write_text(datasheet_html(sheet.content), encoding="utf-8")
