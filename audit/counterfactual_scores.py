@@ -8,6 +8,7 @@ from audit.counterfactual_changes import Changes, Judgement
 from audit.evaluation import Cell, Question, evaluate
 from audit.evaluation_measures import success
 from audit.statistics import Estimate
+from ledger.errors import UnknownId
 from ledger.evaluated import SlotLine, runs
 from ledger.ledger import LedgerHandle
 from ledger.outcome import FAULTS, JUDGED
@@ -57,7 +58,7 @@ def scores(ledger: LedgerHandle, changes: Changes) -> Scores:
     """The cells of evaluated model versions in which a verdict changes."""
     found, test = list[ScoreChange](), 0
     for run in runs(ledger):
-        for cell in evaluate(ledger, Question((run.run_id,), level=LEVEL, draws=DRAWS)).cells:
+        for cell in _cells(ledger, run.run_id):
             touched = sum(line.rollout_id in changes.by_rollout for line in cell.lines)
             if not touched:
                 continue
@@ -66,6 +67,14 @@ def scores(ledger: LedgerHandle, changes: Changes) -> Scores:
                 continue
             found.append(_changed(cell, changes, touched))
     return Scores(tuple(found), test)
+
+
+def _cells(ledger: LedgerHandle, run_id: str) -> tuple[Cell, ...]:
+    """The cells of a run; none where it has nothing that an evaluation measures."""
+    try:
+        return evaluate(ledger, Question((run_id,), level=LEVEL, draws=DRAWS)).cells
+    except UnknownId:
+        return ()
 
 
 def _changed(cell: Cell, changes: Changes, touched: int) -> ScoreChange:

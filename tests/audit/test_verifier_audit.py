@@ -12,7 +12,7 @@ from audit.verifier_trials import Artefact, artefact_of, run_of
 from tests.audit.verifier_cases import DESK, PLANTED, audited, says, sound, trials
 from training.verifiers import verifiers
 
-POPULATION, SAMPLE = 8, 4
+POPULATION, SAMPLE = 6, 3
 GAPS = {
     "desk_without_cooldown": "duplicate send_email",
     "desk_without_side_effects": "stray update_ticket",
