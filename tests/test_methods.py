@@ -9,6 +9,8 @@ import torch
 
 from audit.bundle_checks import bundle_checks
 from audit.claim_checks import claim_checks
+from audit.probes import probes
+from audit.rollout_checks import rollout_checks
 from audit.scanners import scanners
 from audit.statistics import statistics
 from audit.update_checks import update_checks
@@ -34,11 +36,13 @@ FAMILIES: tuple[Family[Any], ...] = (
     verifiers,
     bundle_checks,
     claim_checks,
+    rollout_checks,
     scanners,
     world_checks,
     update_checks,
     hooks,
     statistics,
+    probes,
     *(family for family, _ in PROTOCOLS),
 )
 METHODS = [(family, name) for family in FAMILIES for name in family.names()]

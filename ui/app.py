@@ -1,4 +1,4 @@
-"""Tallystick in the browser: rewards, traces, verifier disagreements and calls. Start it with `python -m streamlit run ui/app.py`."""
+"""Tallystick in the browser: rewards, traces, disagreements, verifiers and calls. Start it with `python -m streamlit run ui/app.py`."""
 
 import streamlit as st
 
@@ -17,6 +17,7 @@ def main() -> None:
             st.Page("pages/rewards.py", title="Rewards", icon=":material/trophy:", url_path="rewards", default=True),
             st.Page("pages/trace.py", title="Trace", icon=":material/timeline:", url_path="trace"),
             st.Page("pages/disagreements.py", title="Disagreements", icon=":material/balance:", url_path="disagreements"),
+            st.Page("pages/verifiers.py", title="Verifiers", icon=":material/fact_check:", url_path="verifiers"),
             st.Page("pages/calls.py", title="Calls", icon=":material/call_split:", url_path="calls"),
         ],
         position="top",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pydantic
 import streamlit as st
 
+from audit.verifier_list import VerifierLine, recorded, verifier_lines
 from ledger import lineage, queries
 from ledger.actors import actor_names, person_named
 from ledger.connect import connect
@@ -31,6 +32,7 @@ from ledger.queries import (
     RolloutLine,
 )
 from ledger.settings import Settings
+from ledger.verdict_pairs import registered_verifiers
 from training.rollout.decoding import Decoder, find_folder, read_decoder
 from training.rows_shown import Divergence, Excerpt, RowLine, RowsShown, rollout_rows
 from training.worlds.difference import differences
@@ -39,9 +41,9 @@ __all__ = [
     "DECISIONS", "FAULTS", "JUDGED", "OUTCOMES", "PAGE_SIZE", "SEARCHED", "CallLine", "CallTrace", "Check", "Choices", "ConditionTrace",
     "Coverage", "Decision", "Decoder", "Disagreement", "Divergence", "Excerpt", "Filter", "LedgerUnavailable", "MissingRewards",
     "OutcomeSummary", "Page", "ReviewTrace", "RewardLine", "RolloutLine", "RowLine", "RowsShown", "SchemaMismatch", "SettingsError",
-    "StateChange", "TallyError", "ToolTrace", "Trace", "UnknownId", "VerdictTrace", "calls", "choices", "coverage", "decide", "decoder",
-    "disagreements", "forget", "group_rollouts", "missing", "opened", "people", "refresh", "rewards", "rows", "state_changes", "summary",
-    "trace", "trace_json",
+    "StateChange", "TallyError", "ToolTrace", "Trace", "UnknownId", "VerdictTrace", "VerifierLine", "calls", "choices", "coverage",
+    "decide", "decoder", "disagreements", "forget", "group_rollouts", "missing", "opened", "people", "refresh", "rewards", "rows",
+    "state_changes", "summary", "trace", "trace_json", "verifier_datasheet", "verifiers",
 ]  # fmt: skip
 
 PAGE_SIZE = 50
@@ -203,6 +205,23 @@ def calls(kind: Literal["unattributed", "dangling"], *, page: int = 1) -> Page[C
     """A page of model calls that belong to no rollout, or that have no answer."""
     ask = queries.unattributed_calls if kind == "unattributed" else queries.dangling_calls
     return ask(opened(), limit=PAGE_SIZE, offset=(page - 1) * PAGE_SIZE)
+
+
+def verifiers() -> list[VerifierLine]:
+    """Every registered verifier version with what its newest audit measured."""
+    return verifier_lines(opened())
+
+
+def verifier_datasheet(verifier_id: str) -> tuple[str, Mapping[str, Any] | None]:
+    """Name of a verifier version and its newest datasheet; None where it was never audited.
+
+    Raises:
+        UnknownId: no such version is registered.
+    """
+    known = registered_verifiers(opened()).get(verifier_id)
+    if known is None:
+        raise UnknownId(f"no verifier {verifier_id!r} in project {opened().project!r}")
+    return known.name, recorded(opened(), verifier_id)
 
 
 def state_changes(shown: Trace) -> list[StateChange] | None:

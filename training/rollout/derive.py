@@ -35,7 +35,7 @@ def derive(ledger: LedgerHandle, judged: Sequence[Judged], rule: Bound[Reward], 
     created = 0
     for start in range(0, len(judged), _BATCH):
         page = judged[start : start + _BATCH]
-        scored = rule.call([_view(rollout) for rollout in page])
+        scored = rule.call([seen_by_rule(rollout) for rollout in page])
         events = []
         for r, rollout in enumerate(page):
             verdict_ids = [] if rollout.verdict_id is None else [rollout.verdict_id]
@@ -51,7 +51,8 @@ def derive(ledger: LedgerHandle, judged: Sequence[Judged], rule: Bound[Reward], 
     return created
 
 
-def _view(rollout: Judged) -> JudgedRollout:
+def seen_by_rule(rollout: Judged) -> JudgedRollout:
+    """What a reward rule sees of a judged rollout."""
     passed_of = {"passed": True, "failed": False, "error": None}
     conditions = {c["name"]: passed_of[c["status"]] for c in rollout.conditions if c["in_basis"]}
     checks = {c["name"]: passed_of[c["status"]] for c in rollout.conditions if not c["in_basis"]}

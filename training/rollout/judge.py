@@ -141,15 +141,23 @@ def _judged(ledger: LedgerHandle, rollout_id: str, task: JudgeTask, judging: Jud
         verdict = judging.verifier.call(seen.s0, seen.s_end, seen.trace, task)
     except (VerifierFailed, WorldFailed, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
         verdict = Verdict((), error=traceback.format_exc())
-    return _given(ledger, rollout_id, judging, verdict, seen.state_end)
+    return verdict_event(ledger, rollout_id, judging, verdict, seen.state_end)
 
 
-def _given(ledger: LedgerHandle, rollout_id: str, judging: Judging, verdict: Verdict, state_end: str) -> New:
+def verdict_event(
+    ledger: LedgerHandle, rollout_id: str, judging: Judging, verdict: Verdict, state_end: str, *, verdict_id: str | None = None
+) -> New:
+    """A verdict as an event that waits to be appended.
+
+    Args:
+        state_end: digest of the state that was judged.
+        verdict_id: in place of the one id that a version's verdict on a rollout has.
+    """
     proofs = [None if c.evidence is None else ledger.pending_json(c.evidence) for c in verdict.conditions]
     effects = ledger.pending_json([dict(effect) for effect in verdict.side_effects]) if verdict.side_effects else None
     error = None if verdict.error is None else ledger.pending(verdict.error)
     body = VerdictGiven(
-        verdict_id=judging.verdict_id(rollout_id), rollout_id=rollout_id, verifier_id=judging.verifier.ref.method_id,
+        verdict_id=verdict_id or judging.verdict_id(rollout_id), rollout_id=rollout_id, verifier_id=judging.verifier.ref.method_id,
         verifier_kind=judging.kind, role=judging.role, status="completed" if verdict.error is None else "error",
         error=None if error is None else error.ref, passed=verdict.passed,
         conditions=[
