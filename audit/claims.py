@@ -106,7 +106,8 @@ def add(ledger: LedgerHandle, drafts: Sequence[ClaimDraft]) -> tuple[list[str], 
         UnknownId: one replaces a claim that is not there; nothing is appended.
     """
     known = {statement.name for statement in claimed(ledger)}
-    made, events = [], []
+    made: list[str] = []
+    events = []
     for draft in drafts:
         if draft.replaces is not None and draft.replaces not in {*known, *made}:
             raise UnknownId(f"no claim {draft.replaces!r} in project {ledger.project!r} that could be replaced")

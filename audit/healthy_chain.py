@@ -142,5 +142,5 @@ def _rows(view: Any) -> frozenset[str]:
     return named | inner
 
 
-def _named(rows: frozenset[str], text: str) -> set[str]:
+def _named(rows: frozenset[str], text: str) -> frozenset[str]:
     return rows & set(re.findall(r"[\w.@:-]+", text))
