@@ -70,7 +70,7 @@ def _at_call(kind: str, *, first: int = 0, repeats: bool = False, **choices: Seq
 
 
 def _at_answer(kind: str, *, first: int = 0) -> Draw:
-    """An entry at a drawn model call that asks for a tool."""
+    """An entry at a drawn model call that asks for a tool; from the third on a prompt that lost something no longer extends the last."""
 
     def draw(rng: Random, places: Places) -> Entry | None:
         answers = [at for at in places.acting if at >= first]
@@ -108,7 +108,7 @@ _KINDS = (
     Kind("call_dropped_by_parser", _at_answer("call_dropped"), policies=_RIGHT),
     Kind("history_cut", _at_answer("history_cut", first=2), policies=_RIGHT, held_out=True),
     Kind("length_stop_as_failure", _at_answer("length_stop"), policies=_RIGHT),
-    Kind("template_drift", _at_answer("template_drift", first=1)),
+    Kind("template_drift", _at_answer("template_drift", first=2)),
     Kind("verifier_crashed", policies=_RIGHT),
     Kind("false_accept", policies=(("failing", 1),)),
     Kind("false_reject", policies=(("careful", 1), ("blind", 1)), held_out=True),
