@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from audit.benchmark.truth import Truths
 
 ATTRIBUTION = "audit.attribution:attribute"
+UPDATES = "audit.benchmark.attributing:fault_of_update"
 
 
 def benchmark(
@@ -29,26 +30,27 @@ def benchmark(
     worlds: Annotated[str, typer.Option(help="ticket_desk, bfcl, or both with a comma")] = "ticket_desk,bfcl",
     policies: Annotated[str, typer.Option(help="names of failing policies with commas; all when empty")] = "",
     attribution: Annotated[str, typer.Option(help="MODULE:NAME of what attributes a rollout")] = ATTRIBUTION,
-    replays: Annotated[str, typer.Option(help="MODULE:NAME of what is called with a rollout and gives its replays; none when empty")] = "",
-    updates: Annotated[str, typer.Option(help="MODULE:NAME of what is called with ledger and update id and gives the kind of fault")] = "",
+    updates: Annotated[
+        str, typer.Option(help="MODULE:NAME of what is called with ledger and update id and gives the kind of fault")
+    ] = UPDATES,
     picture: Annotated[Path | None, typer.Option(help="write the confusion matrices as a PNG here")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Plant faults in rollouts and updates whose truth a fault-off twin tells, and score how well an attribution finds them."""
-    from audit.benchmark.attributing import attributed, classified, no_replays
+    from audit.benchmark.attributing import attributed, classified
     from audit.benchmark.kinds import chosen_kinds
     from audit.benchmark.picture import confusion_png
     from audit.benchmark.score import score
     from audit.benchmark.suite import Suite, SuiteSpec, make
     from audit.benchmark.truth import truths
     from audit.benchmark.updates import make_updates, tiny_runs, update_truths
+    from audit.replaying import Replayer
     from ledger.connect import connect
     from ledger.terminal import print_json
     from training.worlds.source import source_of
 
     spec = SuiteSpec(seed, cases, chosen_kinds(kinds), _listed(worlds), _listed(policies))
-    attribute, classify = _loaded(attribution), _loaded(updates) if updates else None
-    replay = _loaded(replays) if replays else no_replays
+    attribute, classify = _loaded(attribution), _loaded(updates)
     settings = asked_settings(ctx)
     settings = settings.model_copy(update={"project": project_of(spec)})
     with ExitStack() as stack:
@@ -58,21 +60,21 @@ def benchmark(
         make(suite)
         found = truths(suite)
         known = list(found.known)
-        answers = list(attributed(ledger, [truth.subject.removeprefix("rollout-") for truth in known], attribute, replay=replay))
+        seeds, by_version = {spec.run.run_id: spec.run.root_seed}, {world.version: world for world in opened.values()}
+        replayer = stack.enter_context(Replayer(ledger, root_seeds=seeds, worlds=by_version, settings=settings))
+        answers = list(attributed(ledger, [truth.subject.removeprefix("rollout-") for truth in known], attribute, replayer))
         runs = tiny_runs(spec, sorted({group.bundle.bundle_id for group in suite.groups.values()}))
         make_updates(ledger, runs)
-        if classify is not None:
-            of_updates = update_truths(ledger, runs)
-            answers += classified(ledger, [truth.subject.removeprefix("update-") for truth in of_updates], classify)
-            known += of_updates
+        of_updates = update_truths(ledger, runs)
+        answers += classified(ledger, [truth.subject.removeprefix("update-") for truth in of_updates], classify)
+        known += of_updates
     scored = score(known, answers)
     if picture is not None:
         picture.write_bytes(confusion_png(scored, title=f"attribution benchmark, seed {seed}, {cases} cases a kind"))
-    left_out = 0 if classify is not None else len(runs)
     if as_json:
-        print_json({"project": settings.project, **_asked(spec), **scored.as_json(), **_apart(found), "updates_not_scored": left_out})
+        print_json({"project": settings.project, **_asked(spec), **scored.as_json(), **_apart(found)})
     else:
-        _print(spec, scored, found, left_out)
+        _print(spec, scored, found)
     if scored.missed:
         raise typer.Exit(1)
 
@@ -116,7 +118,7 @@ def _apart(found: "Truths") -> dict[str, Mapping[str, int]]:
     return {"unstruck": found.unstruck, "other_end_states": found.apart}
 
 
-def _print(spec: "SuiteSpec", scored: "Score", found: "Truths", updates_left_out: int) -> None:
+def _print(spec: "SuiteSpec", scored: "Score", found: "Truths") -> None:
     from rich.table import Table
 
     from audit.benchmark.score import GOAL, SAID
@@ -146,8 +148,6 @@ def _print(spec: "SuiteSpec", scored: "Score", found: "Truths", updates_left_out
         screen.print(cell(f"failed with and without a planted fault, scored apart: {told}"))
     for kind_name, count in (*found.unstruck.items(), *found.apart.items()):
         screen.print(cell(f"left out: {count} of {kind_name}, where the fault found no place or the twins are no twins"))
-    if updates_left_out:
-        screen.print(cell(f"{updates_left_out} forged updates were made and not scored: no --updates"))
     screen.print(cell(f"{scored.tasks} tasks; intervals take subjects as independent, and those of one task are not"))
     screen.print(cell(f"goal not met for: {', '.join(scored.missed)}" if scored.missed else "goal met for every class"))
 

@@ -1,15 +1,19 @@
 """Runs an attribution over recorded rollouts, from what it may read of them. Reads the database."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from audit.replaying import Replayer
+from audit.replays import Replays
 from audit.results import CheckResult
 from audit.rollout_checks import rollout_checks
 from audit.rollout_reading import read_subjects
 from audit.rollout_subject import RolloutSubject
 from audit.run import run_checks
-from audit.severity import load_policy, policy_names
+from audit.severity import load_policy
+from audit.update_audit import audited
+from audit.update_reading import read_updates
 from ledger.canonical import canonical_bytes
 from ledger.ledger import LedgerHandle
 
@@ -38,10 +42,8 @@ class Attributed(Protocol):
         ...
 
 
-Attribute = Callable[[RolloutSubject, Sequence[CheckResult], Any], Attributed]
+Attribute = Callable[[RolloutSubject, Sequence[CheckResult], Replays], Attributed]
 """(rollout, results of all rollout checks on it, its replays) to whose fault it was."""
-Replay = Callable[[RolloutSubject], Any]
-"""What an attribution is given as a rollout's replays."""
 ClassifyUpdate = Callable[[LedgerHandle, str], str | None]
 """(ledger, update id) to the kind of training fault, None where the update is sound."""
 
@@ -62,21 +64,23 @@ class Answer:
     evidence_event_ids: tuple[str, ...] = ()
 
 
-def no_replays(subject: RolloutSubject) -> tuple[Any, ...]:
-    """Nothing: nobody carried out the rollout's actions again."""
-    return ()
-
-
 def attributed(
-    ledger: LedgerHandle, rollout_ids: Sequence[str], attribute: Attribute, *, replay: Replay = no_replays
+    ledger: LedgerHandle, rollout_ids: Sequence[str], attribute: Attribute, replayer: Replayer
 ) -> Iterator[Answer]:  # fmt: skip
     """What an attribution says of rollouts, in the order of the ids; labels of planted faults are out of its reach."""
     checks = [rollout_checks.bind(name) for name in rollout_checks.names()]
-    thresholds: Mapping[str, Any] = load_policy(kind="rollout").thresholds if policy_names("rollout") else {}
+    thresholds = load_policy(kind="rollout").thresholds
     for subject in read_subjects(ledger, rollout_ids):
-        results = run_checks(checks, subject, thresholds)
-        said = attribute(subject, tuple(results.values()), replay(subject))
+        results = tuple(run_checks(checks, subject, thresholds).values())
+        said = attribute(subject, results, replayer.replays(subject, results))
         yield Answer(subject.subject, said.boundary, said.fault, said.reason, tuple(said.evidence_event_ids))
+
+
+def fault_of_update(ledger: LedgerHandle, update_id: str) -> str | None:
+    """What the update checks say: the kind of fault of the first root finding of level error; None for a sound update."""
+    (subject,) = read_updates(ledger, [update_id])
+    found = audited(subject, load_policy(kind="update")).findings
+    return next((one.fault for one in found if one.level == "error" and one.root is None), None)
 
 
 def classified(ledger: LedgerHandle, update_ids: Sequence[str], classify: ClassifyUpdate) -> Iterator[Answer]:

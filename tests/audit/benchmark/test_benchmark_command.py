@@ -21,12 +21,12 @@ def test_a_suite_is_made_and_scored_in_a_project_of_its_own(ledger_url: str, tmp
     told = json.loads(done.stdout)
     # One case is never enough for a lower bound of 0.95.
     assert told["missed"] and told["kinds"]["verifier_crashed"]["boundary"]["hits"] == 1
-    assert (told["updates_not_scored"], told["held_out"]) == (1, ["swapped_rewards"])
+    assert told["kinds"]["swapped_rewards"]["named"]["hits"] == 1 and told["held_out"] == ["swapped_rewards"]
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
     with open_ledger(ledger_url, project="mine", actor_id="tester") as mine:
         assert not mine.read()
     again = CliRunner().invoke(audit, asked, obj=settings)
-    assert "goal not met for" in again.stdout and "no --updates" in again.stdout
+    assert "goal not met for" in again.stdout
 
 
 def test_misuse_is_said(ledger_url: str, tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from audit.benchmark.attributing import answers_bytes, attributed, classified
+from audit.attribution import attribute
+from audit.benchmark.attributing import Answer, answers_bytes, attributed, classified
 from audit.benchmark.kinds import KINDS, chosen_kinds
 from audit.benchmark.score import score
 from audit.benchmark.suite import GENUINE_A_CASE, SuiteSpec, make
 from audit.benchmark.truth import truths
 from audit.benchmark.updates import make_updates, update_truths
 from audit.benchmark.verifiers.misjudging import WAYS
+from audit.replaying import Replayer
 from audit.rollout_reading import read_subjects
 from audit.rollout_subject import RolloutSubject
 from ledger.errors import SettingsError, UnknownId
@@ -108,9 +111,15 @@ def test_every_bundle_names_one_verifier_so_that_its_registration_tells_nothing(
     assert not any(name.encode() in made.ledger.blob(method.blob_id) for name in names)
 
 
+def said(made: Made, ledger: LedgerHandle, attribution: Any) -> list[Answer]:
+    seeds, worlds = {made.suite.run.run_id: made.suite.run.root_seed}, {world.version: world for world in made.suite.worlds.values()}
+    with Replayer(ledger, root_seeds=seeds, worlds=worlds) as replayer:
+        return list(attributed(ledger, ids(made), attribution, replayer))
+
+
 def test_an_attribution_is_scored_and_a_wrong_one_scores_less(made: Made) -> None:
     known = truths(made.suite).known
-    answers = list(attributed(made.ledger, ids(made), plain_rule))
+    answers = said(made, made.ledger, plain_rule)
     found = score(known, answers)
     by_name = {one.name: one for one in found.classes}
     assert by_name["verifier"].recall.hits >= CASES and "environment" in found.missed
@@ -123,8 +132,8 @@ def test_answers_are_byte_equal_without_the_streams_of_labels(made: Made) -> Non
     assert made.labels >= 17 * (CASES - 1) + 4 * CASES
     with open_ledger(made.unlabelled_url, project="test", actor_id="tester") as unlabelled:
         assert not unlabelled.read_streams([truth.subject.replace("rollout-", "fault-") for truth in truths(made.suite).known])
-        without = answers_bytes(list(attributed(unlabelled, ids(made), plain_rule)))
-    assert answers_bytes(list(attributed(made.ledger, ids(made), plain_rule))) == without
+        without = answers_bytes(said(made, unlabelled, attribute))
+    assert answers_bytes(said(made, made.ledger, attribute)) == without
 
 
 def test_a_suite_is_made_once(made: Made) -> None:
