@@ -190,7 +190,7 @@ def _event(
     ledger: LedgerHandle, check_id: str, item: Bound[RolloutCheck], tally: _Tally, policy: Policy, run_id: str, inputs: str
 ) -> New:  # fmt: skip
     counts = {status: tally.counts[check_id][status] for status in STATUSES}
-    status: CheckStatus = next((one for one in ("error", "fail", "pass") if counts[one]), "skip")  # type: ignore[misc, index]
+    status: CheckStatus = next((one for one in ("error", "fail", "pass") if counts[one]), "skip")
     failed = [found for found in tally.findings if found.check == check_id]
     evidence = list(dict.fromkeys(event_id for found in failed[:_SHOWN] for event_id in found.evidence_event_ids))[:_SHOWN]
     measured = ledger.pending_json({"counts": counts, "rollouts": tally.rollouts, "first_rollouts": tally.shown[check_id]})
