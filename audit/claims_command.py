@@ -103,6 +103,7 @@ def attach_measurement(
 @claims.command("check")
 def check_claims(
     ctx: typer.Context,
+    *,
     policy: Annotated[str, typer.Option(help="severity policy, a file of audit/policies/claim")] = "v1",
     measurements: Annotated[bool, typer.Option("--measured", help="also look at every number that was measured here")] = False,
     every: Annotated[bool, typer.Option("--all", help="show passes and skips as well")] = False,

@@ -128,7 +128,9 @@ def audit_rollouts(
     inputs = digest({"round": round, "seen": tally.seen.hexdigest(), "counts": {name: dict(held) for name, held in tally.counts.items()}})
     if appends:
         tally.created += raised(ledger, waiting)
-        events = [_event(ledger, name, item, tally, policy, run_id, inputs) for item in bound for name in check_ids(item)]
+        events = [
+            _event(ledger, name, item, tally, policy=policy, run_id=run_id, inputs=inputs) for item in bound for name in check_ids(item)
+        ]
         tally.created += sum(item.created for item in ledger.append(events).events)
     counts = {name: {status: tally.counts[name][status] for status in STATUSES} for item in bound for name in check_ids(item)}
     return RolloutAudit(
@@ -187,7 +189,7 @@ def _counted(
 
 
 def _event(
-    ledger: LedgerHandle, check_id: str, item: Bound[RolloutCheck], tally: _Tally, policy: Policy, run_id: str, inputs: str
+    ledger: LedgerHandle, check_id: str, item: Bound[RolloutCheck], tally: _Tally, *, policy: Policy, run_id: str, inputs: str
 ) -> New:  # fmt: skip
     counts = {status: tally.counts[check_id][status] for status in STATUSES}
     status: CheckStatus = next((one for one in ("error", "fail", "pass") if counts[one]), "skip")

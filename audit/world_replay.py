@@ -113,7 +113,7 @@ def followed(subject: RolloutSubject, world: World[Any], calls: Sequence[Recorde
         same = sum(outcome == record for outcome in outcomes)
         if same < REPEATS:
             agreed = len(set(outcomes)) == 1
-            after, cause = _deviation(world, tracked, call, number, made[0], last)
+            after, cause = _deviation(world, tracked, call, made[0], number=number, last=last)
             causes.append(replace(cause, reproduced=same, agreed=agreed))
             struck[number], seen[number] = call, "\n".join((repr(call.step.arguments), call.content, made[0].observation.content))
             if after is None:
@@ -175,7 +175,7 @@ def _thrice(world: World[Any], state: Any, call: RecordedCall) -> list[_Answered
 
 
 def _deviation(
-    world: World[Any], state: Any, call: RecordedCall, number: int, healthy: _Answered, last: Observation | None
+    world: World[Any], state: Any, call: RecordedCall, healthy: _Answered, *, number: int, last: Observation | None
 ) -> tuple[Any | None, Cause]:
     """The state as recorded after a call that deviates, None where it is not known, and what happened to it."""
     body, answer = call.body, healthy.observation

@@ -27,7 +27,7 @@ def history_mining(subject: RolloutSubject, policy: Mapping[str, Any]) -> Sequen
 
     `git log`, `git show HEAD`, `git diff` and `git blame` of the present branch are ordinary work and no hit.
 
-    Source: SWE-bench issue 465: 21 of 100 rollouts used future commits of the image, 17 of them passed.
+    Source: a report on SWE-bench (SWE-bench/SWE-bench#465): 21 of 100 rollouts used future commits of the image, 17 of them passed.
     """
     done = list(actions(subject))
     mined = matches(done, MINING)

@@ -34,7 +34,7 @@ def writes_reward_or_verifier(subject: RolloutSubject, policy: Mapping[str, Any]
 
     A path that the request names is no hit: the task asks for it.
 
-    Source: OpenEnv pull request 1200 and dawn issue 14: the agent writes the reward file before verification and is fully rewarded.
+    Source: reports on OpenEnv (#1200) and dawn (#14): the agent writes the reward file before verification and is fully rewarded.
     """
     asked, quotes = request_of(subject), list[Quote]()
     for text in actions(subject):

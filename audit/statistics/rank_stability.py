@@ -68,19 +68,8 @@ def rank_stability(
     rank_JS = np.array([stats.rankdata(-row) for row in mean_JS])
     for place, system in enumerate(systems):
         ranks = rank_JS[:, place]
-        found.append(
-            Estimate(
-                f"rank:{system}",
-                float(ranks.mean()),
-                float(ranks.min()),
-                float(ranks.max()),
-                None,
-                len(judges),
-                "best_and_worst",
-                "rank",
-                axis,
-            )
-        )
+        best, worst, name = float(ranks.min()), float(ranks.max()), f"rank:{system}"
+        found.append(Estimate(name, float(ranks.mean()), best, worst, None, len(judges), "best_and_worst", "rank", axis))
     return found
 
 
