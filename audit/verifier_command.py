@@ -50,7 +50,9 @@ def verifier(
                 progress=lambda done: shown.advance(task, done),
             )  # fmt: skip
             kept = regression(ledger, found.name, ready.audited.verifier.call, ready.world)
-            sheet = datasheet(ledger, found, kept, command=_again(asked, options, mutants, policy, ready.sealed, len(ready.bundles)))
+            sheet = datasheet(
+                ledger, found, kept, command=_again(asked, options, mutants, policy, sealed=ready.sealed, tasks=len(ready.bundles))
+            )
             created = 0
             if not dry_run:
                 if found.verifier_id not in registered_verifiers(ledger):
@@ -75,7 +77,7 @@ def verifier(
         raise typer.Exit(1)
 
 
-def _again(asked: Any, options: str, mutants: int | None, policy: str, sealed: bool, tasks: int) -> str:
+def _again(asked: Any, options: str, mutants: int | None, policy: str, *, sealed: bool, tasks: int) -> str:
     """The command that makes the same datasheet again."""
     parts = ["tally audit verifier", asked.verifier, f"--seed {asked.seed}"]
     if asked.bundles is not None or not sealed:
