@@ -12,7 +12,7 @@ from tests.audit.verifier_cases import DESK, tally
 from tests.builders import DeskHistory
 from training.verifiers import verifiers
 
-PLANTED = "desk_without_cooldown"
+PLANTED = "desk_without_side_effects"
 
 
 def test_gaps_become_counterexamples_that_a_person_approves_and_every_later_version_must_pass(
@@ -25,23 +25,23 @@ def test_gaps_become_counterexamples_that_a_person_approves_and_every_later_vers
     assert "verifier_kill_score" in sheet["failing"] and sheet["appended"] > 0
     assert sheet["false_positive_rate"]["low"] < sheet["false_positive_rate"]["value"] < sheet["false_positive_rate"]["high"]
     assert sheet["command"] == f"tally audit verifier {PLANTED} --seed 0"
-    assert "duplicate send_email" in page.read_text() and "<script" not in page.read_text()
+    assert "stray update_ticket" in page.read_text() and "<script" not in page.read_text()
 
     known = counterexamples(ledger, PLANTED)
-    assert "duplicate send_email" in {item.kind for item in known} and {item.state for item in known} == {"proposed"}
-    duplicate = next(item for item in known if item.kind == "duplicate send_email")
+    assert len(known) == len(sheet["gaps"]) > 1 and {item.state for item in known} == {"proposed"}
+    stray, refused = next(item for item in known if item.kind == "stray update_ticket"), known[0]
+    assert refused is not stray
     assert regression(ledger, PLANTED, verifiers[PLANTED], DESK)[0].status == "skip"
     with pytest.raises(InvalidEvent, match="with a reason"):
-        tally(ledger, "audit", "counterexample", "approve", duplicate.artifact_id)
-    assert tally(ledger, "audit", "counterexample", "approve", duplicate.artifact_id[:16], "--reason", "C3: two mails", "--as", "Ann") == 0
-    refused = next(item for item in known if item is not duplicate)
+        tally(ledger, "audit", "counterexample", "approve", stray.artifact_id)
+    assert tally(ledger, "audit", "counterexample", "approve", stray.artifact_id[:16], "--reason", "C5: nobody asked for it", "--as", "Ann") == 0
     assert tally(ledger, "audit", "counterexample", "refuse", refused.artifact_id, "--reason", "the label is wrong") == 0
     with pytest.raises(IdempotencyConflict):
-        tally(ledger, "audit", "counterexample", "refuse", duplicate.artifact_id, "--reason", "no", "--as", "Ann")
+        tally(ledger, "audit", "counterexample", "refuse", stray.artifact_id, "--reason", "no", "--as", "Ann")
 
     again = regression(ledger, PLANTED, verifiers[PLANTED], DESK)
     assert [result.status for result in again] == ["fail"] and again[0].fault == "false_accept"
-    assert again[0].evidence_event_ids == (duplicate.event_id,)
+    assert again[0].evidence_event_ids == (stray.event_id,)
     # A later version of the same name that is repaired passes the set.
     assert [result.status for result in regression(ledger, PLANTED, verifiers["desk_conditions"], DESK)] == ["pass"]
 
