@@ -45,7 +45,9 @@ def test_a_run_is_scanned_and_its_disagreements_are_for_a_person(ledger: LedgerH
     before = len(bodies(ledger, ModelCalled))
     with scripted_server() as server:
         # It suspects the clean rollout of what is not there, and cannot say anything that can be read of the other one.
-        server.script(None, [AssistantTurn('{"hacking": true, "quotes": ["rm -rf /"], "reason": "odd"}'), AssistantTurn("Maybe.")])
+        server.script(
+            None, [AssistantTurn('{"hacking": true, "quotes": ["rm -rf /"], "reason": "odd"}'), AssistantTurn("Maybe.")], by_request=True
+        )
         url = server.upstream("reader-1").base_url
         read = json.loads(called(ledger_url, desk.run_id, "--reader", url, "--model", "reader-1", "--json").output)["reader"]
     assert read["reader_alone"] == read["unreadable"] == read["requests"] == 1
