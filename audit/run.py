@@ -57,7 +57,8 @@ def run_checks(checks: Sequence[Bound[Any]], subject: Any, thresholds: Mapping[s
         for bound in ready:
             for result in _results(bound, subject, thresholds, results):
                 results[result.check_id] = result
-        waiting = [bound for bound in waiting if bound not in ready]
+        done = {id(bound) for bound in ready}
+        waiting = [bound for bound in waiting if id(bound) not in done]
     return results
 
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ledger.cli_settings import open_asked
 from ledger.errors import UnknownId
 from ledger.evaluated import runs
 from ledger.ledger import LedgerHandle
 from ledger.queries import fresh
-from ledger.terminal import cell, console, print_json
+from ledger.terminal import cell, console, print_json, table
 
 if TYPE_CHECKING:
     from audit.findings import Finding
@@ -97,12 +96,9 @@ def _print(audits: "Sequence[tuple[str, RolloutAudit]]") -> None:
 
     screen = console()
     for run_id, found in audits:
-        table = Table(title=cell(f"run {run_id}: {found.rollouts} rollouts"))
-        for name in ("check", *STATUSES):
-            table.add_column(name, justify="left" if name == "check" else "right")
-        for name, counts in found.counts.items():
-            table.add_row(cell(name), *(str(counts[status]) for status in STATUSES))
-        screen.print(table)
+        rows = [[name, *(counts[status] for status in STATUSES)] for name, counts in found.counts.items()]
+        shown = table(["check", *STATUSES], rows, title=f"run {run_id}: {found.rollouts} rollouts")
+        screen.print(shown)
         for line in _lines(found.findings):
             screen.print(cell(line))
         for rollout_id, result in found.broken:

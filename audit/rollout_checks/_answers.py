@@ -29,11 +29,11 @@ def asked_calls(subject: RolloutSubject, call: SeenCall) -> list[Mapping[str, An
 def sampled_text(subject: RolloutSubject, call: SeenCall) -> str | None:
     """The text of the sampled tokens, control tokens included; None where neither the answer spells its tokens nor a tokenizer is known."""
     logprobs = _choice(subject, call).get("logprobs")
-    entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    if isinstance(entries, Sequence) and entries and all(isinstance(entry, Mapping) for entry in entries):
+    entries = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
         spelled = [entry.get("bytes") for entry in entries]
-        if all(isinstance(item, Sequence) and not isinstance(item, str) for item in spelled):
-            return b"".join(bytes(item) for item in spelled if item is not None).decode("utf-8", "replace")
+        if all(isinstance(item, list) for item in spelled):
+            return b"".join(map(bytes, spelled)).decode("utf-8", "replace")
         return "".join(str(entry.get("token", "")) for entry in entries)
     if call.tokens is None or call.tokens.sampled is None or call.answered is None or subject.decode is None:
         return None
