@@ -149,9 +149,12 @@ def test_a_slice_in_the_batch_twice_is_the_root_of_wrong_weights(forged: Forge) 
 def test_b4_slices_that_vote_as_rollouts_are_the_root_of_wrong_advantages(forged: Forge) -> None:
     rows, weights = forged.right()
     mine = next(row for row in rows if row.reward == 1.0)
-    group = [row for row in rows if row.group_id == mine.group_id]
-    values = [float(row.reward or 0.0) for row in group for _ in range(2 if row is mine else 1)]
-    wrong = {row.rollout_id: float(row.reward or 0.0) - float(np.mean(values)) for row in group}
+    # A policy that knows nothing has rollouts of several rows of its own, and they vote as often too.
+    wrong = {}
+    for group_id in {row.group_id for row in rows}:
+        group = [row for row in rows if row.group_id == group_id]
+        values = [float(row.reward or 0.0) for row in group for _ in range(len(row.rows) + (row is mine))]
+        wrong |= {row.rollout_id: float(row.reward or 0.0) - float(np.mean(values)) for row in group}
     again, credit = [], {}
     for row in rows:
         row = sliced(row) if row.rollout_id == mine.rollout_id else row

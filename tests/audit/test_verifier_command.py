@@ -34,7 +34,10 @@ def test_gaps_become_counterexamples_that_a_person_approves_and_every_later_vers
     assert regression(ledger, PLANTED, verifiers[PLANTED], DESK)[0].status == "skip"
     with pytest.raises(InvalidEvent, match="with a reason"):
         tally(ledger, "audit", "counterexample", "approve", stray.artifact_id)
-    assert tally(ledger, "audit", "counterexample", "approve", stray.artifact_id[:16], "--reason", "C5: nobody asked for it", "--as", "Ann") == 0
+    assert (
+        tally(ledger, "audit", "counterexample", "approve", stray.artifact_id[:16], "--reason", "C5: nobody asked for it", "--as", "Ann")
+        == 0
+    )
     assert tally(ledger, "audit", "counterexample", "refuse", refused.artifact_id, "--reason", "the label is wrong") == 0
     with pytest.raises(IdempotencyConflict):
         tally(ledger, "audit", "counterexample", "refuse", stray.artifact_id, "--reason", "no", "--as", "Ann")
