@@ -21,6 +21,10 @@ _ROLLOUTS = (
     "SELECT r.rollout_id FROM rollout_view AS r JOIN group_view AS g ON g.project = r.project AND g.group_id = r.group_id"
     " WHERE r.project = %s AND g.run_id = %s AND (%s::bigint IS NULL OR g.round = %s) ORDER BY g.round, r.group_id, r.slot, r.attempt"
 )
+_ROUNDS = (
+    "SELECT DISTINCT g.round FROM group_view AS g JOIN rollout_view AS r ON r.project = g.project AND r.group_id = g.group_id"
+    " WHERE g.project = %s AND g.run_id = %s ORDER BY 1"
+)
 _IDS_SHOWN = 3
 
 
@@ -71,6 +75,9 @@ def _run_ids(ledger: LedgerHandle, subject: str) -> list[str]:
 def _rollout_ids(ledger: LedgerHandle, run_id: str, round_: int | None) -> list[str]:
     with ledger.connection() as conn:
         rows = conn.execute(_ROLLOUTS, (ledger.project, run_id, round_, round_)).fetchall()
+        if not rows:
+            rounds = ", ".join(str(row[0]) for row in conn.execute(_ROUNDS, (ledger.project, run_id))) or "none"
+            raise UnknownId(f"run {run_id} has no rollouts{'' if round_ is None else f' in round {round_}'}; its rounds are {rounds}")
     return [str(row[0]) for row in rows]
 
 

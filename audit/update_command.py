@@ -18,7 +18,9 @@ _STATUSES = ("pass", "fail", "skip", "error")
 
 def update(
     ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="RUN|UPDATE|MODEL-VERSION", help="or the beginning of it; a run is all its updates")],
+    subject: Annotated[
+        str, typer.Argument(metavar="RUN|EXPERIMENT|UPDATE|MODEL-VERSION", help="an id or the beginning of it, an experiment by name")
+    ],
     *,
     policy: Annotated[str, typer.Option(help="severity policy")] = "v1",
     every: Annotated[bool, typer.Option("--all", help="every result with its reason, not the failures alone")] = False,

@@ -15,7 +15,7 @@ from ledger import queries
 from ledger.attempts import Attempt, attempts
 from ledger.canonical import parse
 from ledger.errors import BlobError, CanonicalError, TokenError, UnknownId
-from ledger.evaluated import of_kind
+from ledger.evaluated import of_kind, runs
 from ledger.events import (
     BatchAssembled,
     BundleSealed,
@@ -41,11 +41,17 @@ Body = TypeVar("Body", bound=EventBody)
 
 
 def update_ids(ledger: LedgerHandle, ident: str) -> tuple[str, ...]:
-    """Ids of the updates that an id names, oldest first: all of a run, one update, or the one that made a model version.
+    """Ids of the updates that are named, oldest first: all of a run or of an experiment's runs, one update, or that of a model version.
 
     Raises:
-        UnknownId: it names none, or more than one thing.
+        UnknownId: nothing is named, or more than one thing.
     """
+    named = [run.run_id for run in runs(ledger) if ident in (run.name, run.experiment_id)]
+    if named:
+        bodies = [body for event in of_kind(ledger, "UpdateApplied") if isinstance(body := event.body, UpdateApplied)]
+        if mine := tuple(dict.fromkeys(body.update_id for body in bodies if body.run_id in named)):
+            return mine
+        raise UnknownId(f"experiment {ident!r} has no update; allowed: one that trained")
     noun, full = queries.resolve_any(ledger, ident, ("update", "model", "run"))
     if noun != "run":
         return (update_detail(ledger, full).line.update_id,)
