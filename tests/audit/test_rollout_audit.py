@@ -100,4 +100,5 @@ def test_the_command_shows_counts_and_findings_and_its_exit_code_says_whether_th
     ))])  # fmt: skip
     code, shown = said(desk.experiment_id, "--check", "verdict.present", "--json", "--round", "0")
     assert code == 1 and f'"subject": "rollout-{ids[0]}"' in shown and '"fault": "reward_without_verdict"' in shown
-    assert said("desk", "--round", "5", "--check", "state_chain")[0] == 0
+    nowhere = CliRunner().invoke(audit, ["run", "desk", "--round", "5"], obj=settings)
+    assert "has no rollouts in round 5; its rounds are 0" in str(nowhere.exception)
