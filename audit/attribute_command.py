@@ -22,9 +22,9 @@ def attribute(
     from audit.attribution_stage import attributions, ended_rollouts, record, root_seed
     from audit.escapes import as_json as shares_json
     from audit.escapes import escape_shares, escapes
-    from audit.evaluate_command import run_ids_of
     from audit.replaying import Replayer
     from ledger.cli_settings import asked_settings, open_asked
+    from ledger.evaluated import run_ids_of
     from ledger.queries import Filter, coverage, fresh
     from ledger.terminal import console, print_json
 

@@ -14,22 +14,16 @@ from audit.rollout_subject import RolloutSubject
 from audit.run import run_checks
 from audit.severity import DEFAULT, load_policy
 from audit.taxonomy import boundary_of
+from ledger.attributed import attributable, newest_findings
 from ledger.errors import UnknownId
 from ledger.events import FindingRaised, RunConfigured
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
-from ledger.outcome import ERRORS, UNDECIDED
+from ledger.outcome import UNDECIDED
 from ledger.queries import fresh
 
 _PAGE = 100
 _REASON_CHARS = 500
-_ENDED = """SELECT r.rollout_id FROM rollout_view AS r JOIN group_view AS g ON g.project = r.project AND g.group_id = r.group_id
-WHERE r.project = %(project)s AND g.run_id = %(run)s AND r.ended_by IS NOT NULL AND NOT r.superseded
-  AND (r.verdict_id IS NOT NULL OR r.ended_by = ANY (%(errors)s) OR EXISTS (
-    SELECT FROM reward_view AS w WHERE w.project = r.project AND w.rollout_id = r.rollout_id AND w.value IS NOT NULL))
-  AND (%(round)s::int IS NULL OR g.round = %(round)s) AND (%(all)s OR r.attributed IS NOT NULL OR r.passed IS DISTINCT FROM true)
-ORDER BY r.started_position"""
-_NEWEST = "SELECT rollout_id, finding_id FROM rollout_view WHERE project = %s AND rollout_id = ANY (%s) AND finding_id IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,7 @@ def ended_rollouts(ledger: LedgerHandle, run_id: str, *, round: int | None = Non
     """
     root_seed(ledger, run_id)
     fresh(ledger)
-    with ledger.connection() as conn:
-        rows = conn.execute(
-            _ENDED, {"project": ledger.project, "run": run_id, "round": round, "all": everything, "errors": list(ERRORS)}
-        ).fetchall()
-    return [str(row[0]) for row in rows]
+    return attributable(ledger, run_id, round=round, everything=everything)
 
 
 def root_seed(ledger: LedgerHandle, run_id: str) -> int | None:
@@ -115,8 +105,7 @@ def attribute_run(
 def record(ledger: LedgerHandle, found: Sequence[Attribution], *, dry_run: bool = False) -> int:
     """How many attributions the ledger did not hold as the newest of their rollouts; they are appended unless it is a dry run."""
     fresh(ledger)
-    with ledger.connection() as conn:
-        newest = {str(row[0]): str(row[1]) for row in conn.execute(_NEWEST, (ledger.project, [one.rollout_id for one in found]))}
+    newest = newest_findings(ledger, [one.rollout_id for one in found])
     held = _held(ledger, list(newest.values()))
     events = []
     for one in found:

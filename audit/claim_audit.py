@@ -5,15 +5,12 @@ from dataclasses import dataclass
 
 from audit.claim_checks import claim_checks
 from audit.claims import attached_ids, measured, standing
-from audit.findings import Finding, Level
+from audit.findings import LEVELS, Finding, Level
 from audit.results import CheckResult
 from audit.run import check_ids, run_checks
 from audit.severity import Policy, load_policy
 from audit.statements import Statement
-from ledger.events.task import Severity
 from ledger.ledger import LedgerHandle
-
-LEVELS: Mapping[Severity, Level] = {"fail": "error", "warn": "warning", "advisory": "info"}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from audit.evaluation_tables import (
 )
 from ledger.cli_settings import open_asked
 from ledger.errors import SettingsError, UnknownId
-from ledger.evaluated import runs, runs_of
+from ledger.evaluated import run_ids_of, runs_of
 from ledger.ledger import LedgerHandle
 from ledger.queries import fresh, resolve
 from ledger.terminal import cell, console, print_json
@@ -133,23 +133,6 @@ def compare_command(
         _print_end(found, reads, created, with_caveats=False)
     if fails and any(item.regressed for item in comparisons):
         raise typer.Exit(1)
-
-
-def run_ids_of(ledger: LedgerHandle, subject: str) -> tuple[str, ...]:
-    """Ids of the runs that a run's id, the beginning of one, or an experiment's id or name stands for.
-
-    Raises:
-        UnknownId: it stands for none, or for several runs with different experiments.
-    """
-    known = runs(ledger)
-    exact = [run for run in known if subject in (run.run_id, run.experiment_id, run.name)]
-    found = exact or [run for run in known if run.run_id.startswith(subject)]
-    if not found:
-        said = ", ".join(f"{run.run_id} ({run.name})" for run in known[-5:])
-        raise UnknownId(f"{subject!r} is no run or experiment in project {ledger.project!r}; there are {said or 'none'}")
-    if not exact and len(found) > 1:
-        raise UnknownId(f"{subject!r} begins the id of {len(found)} runs: {', '.join(run.run_id for run in found[:5])}; give more of it")
-    return tuple(run.run_id for run in found)
 
 
 def slices_in(path: Path | None) -> dict[str, str]:

@@ -1,16 +1,19 @@
 """Findings: what an audit says of one thing, with whose fault it is and the events that show it. Pure but for `raised`, which writes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from audit.results import shown
 from audit.taxonomy import boundary_of
 from ledger.events import Boundary, FindingRaised
+from ledger.events.task import Severity
 from ledger.ids import derived_id
 from ledger.ledger import LedgerHandle
 
 Level = Literal["info", "warning", "error"]
+LEVELS: Mapping[Severity, Level] = {"fail": "error", "warn": "warning", "advisory": "info"}
+"""What a policy makes of a failure, as the level of its finding."""
 _REASON_CHARS = 500
 
 
@@ -66,3 +69,23 @@ def raised(ledger: LedgerHandle, findings: Sequence[Finding]) -> int:
         )  # fmt: skip
         events.append(ledger.new(body, *([] if blob is None else [blob])))
     return sum(item.created for start in range(0, len(events), 200) for item in ledger.append(events[start : start + 200]).events)
+
+
+def roots(failed: Sequence[str], explains: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Each failed check to the one that its failure comes from in the end: itself where no other failure explains it.
+
+    Of several that explain one, the one comes first that itself has no explanation, then the one that explains the most of the others.
+
+    Args:
+        explains: check to the checks whose failure is a consequence of its own.
+    """
+    parents = {name: [other for other in failed if other != name and name in explains[other]] for name in failed}
+    found: dict[str, str] = {}
+    for name in failed:
+        seen, at = {name}, name
+        while above := [other for other in parents[at] if other not in seen]:
+            at = min(above, key=lambda other: (bool(parents[other]), -len({*explains[other]} & {*failed}), other))
+            seen.add(at)
+        found[name] = at
+    # What stands in a circle of explanations has one root, and a root has none.
+    return {name: found[root] if found[root] != name else root for name, root in found.items()}

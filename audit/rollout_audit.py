@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from audit.findings import Finding, Level, raised
+from audit.findings import LEVELS, Finding, raised, roots
 from audit.results import CheckResult
 from audit.rollout_checks import RolloutCheck, rollout_checks
 from audit.rollout_reading import read_subjects
@@ -16,7 +16,7 @@ from ledger.canonical import digest
 from ledger.decoders import Decoder
 from ledger.errors import SettingsError
 from ledger.events import CheckRan
-from ledger.events.task import CheckStatus, Severity
+from ledger.events.task import CheckStatus
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 from ledger.store import New
@@ -24,7 +24,6 @@ from ledger.store import New
 Progress = Callable[[int], None]
 Results = Mapping[str, CheckResult]
 STATUSES: tuple[CheckStatus, ...] = ("pass", "fail", "skip", "error")
-_LEVELS: Mapping[Severity, Level] = {"fail": "error", "warn": "warning", "advisory": "info"}
 _PAGE = 200
 _SHOWN = 20
 
@@ -141,34 +140,20 @@ def audit_rollouts(
 def findings_of(
     subject: RolloutSubject, results: Results, checks: Sequence[Bound[RolloutCheck]], policy: Policy
 ) -> list[Finding]:  # fmt: skip
-    """The failures of one rollout as findings, roots first; a consequence names the root that explains it.
-
-    Of several failures that explain one, the first in the order of the checks is its root.
-    """
+    """The failures of one rollout as findings, roots first; a consequence names the root that explains it."""
     made: dict[str, Finding] = {}
-    because: dict[str, str] = {}
     for item in checks:
         for name in check_ids(item):
             result = results[name]
             if result.status != "fail":
                 continue
             made[name] = Finding(
-                name, subject.subject, result.fault, result.reason, _LEVELS[policy.severity[name]], result.evidence_event_ids,
+                name, subject.subject, result.fault, result.reason, LEVELS[policy.severity[name]], result.evidence_event_ids,
                 {"measured": dict(result.measured), "evidence": result.evidence, "remedy": result.remedy}, item.ref.method_id,
             )  # fmt: skip
-            for other in explains(item):
-                because.setdefault(other, name)
-    roots = {name: _root(name, because, made) for name in made}
-    whole = [found for name, found in made.items() if roots[name] == name]
-    return [*whole, *(replace(found, root=made[roots[name]]) for name, found in made.items() if roots[name] != name)]
-
-
-def _root(name: str, because: Mapping[str, str], failed: Mapping[str, Finding]) -> str:
-    walked = {name}
-    while (cause := because.get(name)) is not None and cause in failed and cause not in walked:
-        walked.add(cause)
-        name = cause
-    return name
+    root_of = roots(list(made), {name: explains(item) for item in checks for name in check_ids(item)})
+    whole = [found for name, found in made.items() if root_of[name] == name]
+    return [*whole, *(replace(found, root=made[root_of[name]]) for name, found in made.items() if root_of[name] != name)]
 
 
 def _counted(

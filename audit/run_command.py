@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ledger.cli_settings import open_asked
-from ledger.errors import UnknownId
-from ledger.evaluated import runs
-from ledger.ledger import LedgerHandle
+from ledger.evaluated import rollouts_of_run, run_ids_of
 from ledger.queries import fresh
 from ledger.terminal import cell, console, print_json, table
 
@@ -17,14 +15,6 @@ if TYPE_CHECKING:
     from audit.findings import Finding
     from audit.rollout_audit import RolloutAudit
 
-_ROLLOUTS = (
-    "SELECT r.rollout_id FROM rollout_view AS r JOIN group_view AS g ON g.project = r.project AND g.group_id = r.group_id"
-    " WHERE r.project = %s AND g.run_id = %s AND (%s::bigint IS NULL OR g.round = %s) ORDER BY g.round, r.group_id, r.slot, r.attempt"
-)
-_ROUNDS = (
-    "SELECT DISTINCT g.round FROM group_view AS g JOIN rollout_view AS r ON r.project = g.project AND r.group_id = g.group_id"
-    " WHERE g.project = %s AND g.run_id = %s ORDER BY 1"
-)
 _IDS_SHOWN = 3
 
 
@@ -48,8 +38,8 @@ def run(
     audits: list[tuple[str, RolloutAudit]] = []
     with open_asked(ctx) as ledger:
         fresh(ledger)
-        for run_id in _run_ids(ledger, subject):
-            ids = _rollout_ids(ledger, run_id, round_)
+        for run_id in run_ids_of(ledger, subject):
+            ids = rollouts_of_run(ledger, run_id, round=round_)
             audits.append((run_id, audit_rollouts(
                 ledger, ids, severity, run_id=run_id, round=round_, checks=checks, decode=installed_decoder(), appends=appends
             )))  # fmt: skip
@@ -60,25 +50,6 @@ def run(
     errors = any(finding.level == "error" for _, found in audits for finding in found.findings)
     if errors or any(found.broken for _, found in audits):
         raise typer.Exit(1)
-
-
-def _run_ids(ledger: LedgerHandle, subject: str) -> list[str]:
-    known = runs(ledger)
-    exact = [run.run_id for run in known if subject in (run.run_id, run.experiment_id, run.name)]
-    begun = [run.run_id for run in known if run.run_id.startswith(subject)]
-    if not exact and len(begun) != 1:
-        told = ", ".join(f"{run.run_id} ({run.name})" for run in known[-5:]) or "none"
-        raise UnknownId(f"{subject!r} is no run or experiment, and begins the ids of {len(begun)} runs; there are {told}")
-    return exact or begun
-
-
-def _rollout_ids(ledger: LedgerHandle, run_id: str, round_: int | None) -> list[str]:
-    with ledger.connection() as conn:
-        rows = conn.execute(_ROLLOUTS, (ledger.project, run_id, round_, round_)).fetchall()
-        if not rows:
-            rounds = ", ".join(str(row[0]) for row in conn.execute(_ROUNDS, (ledger.project, run_id))) or "none"
-            raise UnknownId(f"run {run_id} has no rollouts{'' if round_ is None else f' in round {round_}'}; its rounds are {rounds}")
-    return [str(row[0]) for row in rows]
 
 
 def _json(run_id: str, found: "RolloutAudit") -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from audit.claim_audit import LEVELS
-from audit.findings import Finding
+from audit.findings import LEVELS, Finding
 from audit.results import CheckResult
 from audit.rollout_reading import read_subjects
 from audit.rollout_subject import RolloutSubject

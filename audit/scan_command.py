@@ -25,11 +25,11 @@ def scan_command(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Scan every ended rollout of a run; exit code 1 when a finding of level error is among what was found."""
-    from audit.evaluate_command import run_ids_of
     from audit.findings import raised
     from audit.scan import rollouts_of, scan
     from audit.second_reader import SecondReader, asking
     from audit.severity import load_policy
+    from ledger.evaluated import run_ids_of
     from training.proposing.recorded import recorded
     from training.rollout.gateway_upstream import Upstream
 

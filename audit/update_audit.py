@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from audit.findings import Finding, Level, raised
+from audit.findings import LEVELS, Finding, raised, roots
 from audit.results import CheckResult
-from audit.run import check_ids, run_checks
+from audit.run import check_ids, explains, run_checks
 from audit.severity import Policy
 from audit.update_checks import UpdateSubject, update_checks
 from ledger.canonical import digest
@@ -15,7 +15,6 @@ from ledger.events import CheckRan
 from ledger.ledger import LedgerHandle
 from ledger.methods import Bound
 
-_LEVELS: Mapping[str, Level] = {"fail": "error", "warn": "warning", "advisory": "info"}
 _AT_ONCE = 200
 
 
@@ -58,31 +57,13 @@ def audited(subject: UpdateSubject, policy: Policy) -> AuditedUpdate:
 def findings_of(subject: UpdateSubject, results: Mapping[str, CheckResult], policy: Policy) -> tuple[Finding, ...]:
     """A finding of each failure and each check that broke; one that another failure explains names its root."""
     failed = [name for name, result in results.items() if result.status == "fail"]
-    root_of = roots(failed)
+    root_of = roots(failed, {name: explains(bound) for bound in bound_checks() for name in check_ids(bound)})
     ordered = sorted(failed, key=lambda name: root_of[name] != name)
     made: dict[str, Finding] = {}
     for name in ordered:
         made[name] = _finding(subject, results[name], policy, None if root_of[name] == name else made[root_of[name]])
     broken = [_finding(subject, result, policy, None) for result in results.values() if result.status == "error"]
     return (*made.values(), *broken)
-
-
-def roots(failed: Sequence[str]) -> dict[str, str]:
-    """Each failed check to the one that its failure comes from in the end: itself where no other failure explains it.
-
-    Of several that explain one, the one comes first that itself has no explanation, then the one that explains the most of the others.
-    """
-    explains = {check_id: frozenset(_explains(bound)) for bound in bound_checks() for check_id in check_ids(bound)}
-    parents = {name: [other for other in failed if other != name and name in explains[other]] for name in failed}
-    found: dict[str, str] = {}
-    for name in failed:
-        seen, at = {name}, name
-        while above := [other for other in parents[at] if other not in seen]:
-            at = min(above, key=lambda other: (bool(parents[other]), -len(explains[other] & set(failed)), other))
-            seen.add(at)
-        found[name] = at
-    # What stands in a circle of explanations has one root, and a root has none.
-    return {name: found[root] if found[root] != name else root for name, root in found.items()}
 
 
 def appended(ledger: LedgerHandle, done: Sequence[AuditedUpdate], policy: Policy) -> int:
@@ -121,7 +102,7 @@ def _finding(subject: UpdateSubject, result: CheckResult, policy: Policy, root: 
         subject.subject,
         result.fault,
         result.reason,
-        _LEVELS[policy.severity[result.check_id]],
+        LEVELS[policy.severity[result.check_id]],
         result.evidence_event_ids or tuple(_ids(subject.applied)),
         {"measured": dict(result.measured), "evidence": result.evidence},
         method,
@@ -131,8 +112,3 @@ def _finding(subject: UpdateSubject, result: CheckResult, policy: Policy, root: 
 
 def _ids(parts: Sequence[tuple[str, Any]]) -> list[str]:
     return [event_id for event_id, _ in parts]
-
-
-def _explains(bound: Bound[Any]) -> tuple[str, ...]:
-    explained: tuple[str, ...] = getattr(getattr(bound.call, "func", bound.call), "explains", ())
-    return explained

@@ -47,18 +47,15 @@ def update_ids(ledger: LedgerHandle, ident: str) -> tuple[str, ...]:
         UnknownId: nothing is named, or more than one thing.
     """
     named = [run.run_id for run in runs(ledger) if ident in (run.name, run.experiment_id)]
-    if named:
-        bodies = [body for event in of_kind(ledger, "UpdateApplied") if isinstance(body := event.body, UpdateApplied)]
-        if mine := tuple(dict.fromkeys(body.update_id for body in bodies if body.run_id in named)):
-            return mine
-        raise UnknownId(f"experiment {ident!r} has no update; allowed: one that trained")
-    noun, full = queries.resolve_any(ledger, ident, ("update", "model", "run"))
-    if noun != "run":
-        return (update_detail(ledger, full).line.update_id,)
+    if not named:
+        noun, full = queries.resolve_any(ledger, ident, ("update", "model", "run"))
+        if noun != "run":
+            return (update_detail(ledger, full).line.update_id,)
+        named = [full]
     bodies = [body for event in of_kind(ledger, "UpdateApplied") if isinstance(body := event.body, UpdateApplied)]
-    found = tuple(dict.fromkeys(body.update_id for body in bodies if body.run_id == full))
+    found = tuple(dict.fromkeys(body.update_id for body in bodies if body.run_id in named))
     if not found:
-        raise UnknownId(f"run {full} has no update; allowed: one that trained")
+        raise UnknownId(f"{ident!r} has no update; allowed: a run or an experiment that trained")
     return found
 
 

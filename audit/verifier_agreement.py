@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from audit.statistics import Estimate, Table
+from audit.statistics._agreement import kappa_of
 from audit.statistics.success_rate import success_rate
 from ledger.ledger import LedgerHandle
 from ledger.verdict_pairs import VerdictPair, registered_verifiers, verdict_pairs
@@ -43,14 +46,10 @@ class Agreement:
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa, (observed - expected) / (1 - expected).
-
-        Source: Cohen 1960.
-        """
-        n = self.rollouts
-        mine, theirs = (self.both_pass + self.only_this) / n, (self.both_pass + self.only_other) / n
-        expected = mine * theirs + (1 - mine) * (1 - theirs)
-        return None if expected >= 1 else (self.share - expected) / (1 - expected)
+        """Cohen's kappa, as the statistic `cohen_kappa` takes it."""
+        counts = np.array([[self.both_pass, self.only_this], [self.only_other, self.both_fail]], dtype=np.float64)
+        kappa = float(kappa_of(counts)[0])
+        return None if np.isnan(kappa) else kappa
 
     def as_json(self) -> dict[str, Any]:
         """The agreement as a JSON object."""

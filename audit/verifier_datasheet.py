@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit import verifier_audit, verifier_mutants, verifier_trials
-from audit.findings import Finding, raised
+from audit.findings import LEVELS, Finding, raised
 from audit.results import CheckResult, shown
 from audit.verifier_agreement import agreements
 from audit.verifier_audit import RIGHT, WRONG, VerifierAudit
@@ -22,8 +22,6 @@ from ledger.events import CheckRan, VerifierRegistered
 from ledger.ledger import LedgerHandle
 from ledger.order import Recorded
 from ledger.verdict_pairs import verdicts_given
-
-_LEVELS = {"fail": "error", "warn": "warning", "advisory": "info"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def datasheet(ledger: LedgerHandle, found: VerifierAudit, regression: Sequence[C
         "left_out": dict(found.left_out),
         "checks": [result.as_json() for result in results.values()],
     }  # fmt: skip
-    levels = {name: _LEVELS[found.policy.severity[name]] for name in results}
+    levels = {name: LEVELS[found.policy.severity[name]] for name in results}
     return Datasheet(content, results, levels)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ledger import blobs
 from ledger.canonical import parse
-from ledger.errors import CanonicalError
+from ledger.errors import CanonicalError, UnknownId
 from ledger.events import ModelVersionPublished, RunConfigured, ToolCalled
 from ledger.ids import node_id
 from ledger.ledger import LedgerHandle
@@ -42,6 +42,16 @@ FROM (SELECT x.stream_id, convert_from(x.body, 'UTF8')::jsonb AS b FROM event AS
     SELECT p FROM jsonb_array_elements(e.b->'participants') WITH ORDINALITY AS listed (p, n)
     ORDER BY NOT (p->>'trainable')::boolean, p->>'role' <> 'agent', n LIMIT 1) AS p ON true
 GROUP BY n.name"""
+
+_ROLLOUTS = (
+    "SELECT r.rollout_id FROM rollout_view AS r JOIN group_view AS g ON g.project = r.project AND g.group_id = r.group_id"
+    " WHERE r.project = %(project)s AND g.run_id = %(run)s AND (%(round)s::bigint IS NULL OR g.round = %(round)s)"
+    " ORDER BY g.round, r.group_id, r.slot, r.attempt"
+)
+_ROUNDS = (
+    "SELECT DISTINCT g.round FROM group_view AS g JOIN rollout_view AS r ON r.project = g.project AND r.group_id = g.group_id"
+    " WHERE g.project = %(project)s AND g.run_id = %(run)s ORDER BY 1"
+)
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,38 @@ def attempted_bundles(ledger: LedgerHandle, run_ids: Sequence[str]) -> dict[str,
             {"project": ledger.project, "runs": list(run_ids)},
         ).fetchall()
     return {str(row[0]): (str(row[1]), str(row[2])) for row in rows}
+
+
+def run_ids_of(ledger: LedgerHandle, subject: str) -> tuple[str, ...]:
+    """Ids of the runs that a run's id, the beginning of one, or an experiment's id or name stands for.
+
+    Raises:
+        UnknownId: it stands for none, or for several runs with different experiments.
+    """
+    known = runs(ledger)
+    exact = [run for run in known if subject in (run.run_id, run.experiment_id, run.name)]
+    found = exact or [run for run in known if run.run_id.startswith(subject)]
+    if not found:
+        said = ", ".join(f"{run.run_id} ({run.name})" for run in known[-5:])
+        raise UnknownId(f"{subject!r} is no run or experiment in project {ledger.project!r}; there are {said or 'none'}")
+    if not exact and len(found) > 1:
+        raise UnknownId(f"{subject!r} begins the id of {len(found)} runs: {', '.join(run.run_id for run in found[:5])}; give more of it")
+    return tuple(run.run_id for run in found)
+
+
+def rollouts_of_run(ledger: LedgerHandle, run_id: str, *, round: int | None = None) -> list[str]:
+    """Ids of all rollouts of a run, or of one of its rounds, by round, group, slot and attempt, as the read models show them.
+
+    Raises:
+        UnknownId: there are none.
+    """
+    given = {"project": ledger.project, "run": run_id, "round": round}
+    with ledger.connection() as conn:
+        rows = conn.execute(_ROLLOUTS, given).fetchall()
+        if not rows:
+            rounds = ", ".join(str(row[0]) for row in conn.execute(_ROUNDS, given)) or "none"
+            raise UnknownId(f"run {run_id} has no rollouts{'' if round is None else f' in round {round}'}; its rounds are {rounds}")
+    return [str(row[0]) for row in rows]
 
 
 def runs_of(ledger: LedgerHandle, model_versions: Sequence[str]) -> list[str]:

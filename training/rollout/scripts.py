@@ -1,5 +1,6 @@
 """Scripts of rollouts: what a scripted policy answers to each request, as a chat completion. Pure."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +29,12 @@ def faultless(index: int) -> None:
 
 
 @dataclass(frozen=True)
-class ReadingTurn(AssistantTurn):
+class ReadingTurn(AssistantTurn, ABC):
     """An answer that depends on what the conversation holds: `heard` makes it."""
 
+    @abstractmethod
     def heard(self, messages: Sequence[Mapping[str, Any]]) -> AssistantTurn:
         """What is answered to a conversation, as the engine's template shows it."""
-        raise NotImplementedError
 
 
 @dataclass
